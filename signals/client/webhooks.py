@@ -40,7 +40,7 @@ def verify_webhook(
         raise InvalidWebhookError("The message has no timestamp.")
     if abs(time.time() - int(timestamp)) > tolerance:
         raise InvalidWebhookError("The message is too old, or a clock is wrong.")
-    signed = f"{message_id}.{timestamp}.".encode() + body
+    signed = f"{message_id}.{timestamp}.".encode(errors="replace") + body
     expected = b"v1," + base64.b64encode(hmac.digest(_key(secret), signed, "sha256"))
     signatures = given.get("webhook-signature", "").encode(errors="replace").split()
     if not any(hmac.compare_digest(expected, signature) for signature in signatures):

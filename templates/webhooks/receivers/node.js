@@ -17,20 +17,22 @@ function verified(headers, body) {
   });
 }
 
-http.createServer(async (request, response) => {
+http.createServer((request, response) => {
   const parts = [];
-  for await (const part of request) parts.push(part);
-  const body = Buffer.concat(parts);
-  if (!verified(request.headers, body)) {
-    response.writeHead(400).end();
-    return;
-  }
-  const event = JSON.parse(body);
-  console.log(request.headers["webhook-id"], event.type, JSON.stringify(event.data));
-  if (event.type === "subscription.test") { // prove that you know the secret
-    const proof = crypto.createHmac("sha256", key).update(event.data.challenge).digest("hex");
-    response.writeHead(200).end(JSON.stringify({ challenge: proof }));
-  } else {
-    response.writeHead(204).end();
-  }
+  request.on("data", (part) => parts.push(part));
+  request.on("end", () => { // never, if the sender breaks off
+    const body = Buffer.concat(parts);
+    if (!verified(request.headers, body)) {
+      response.writeHead(400).end();
+      return;
+    }
+    const event = JSON.parse(body);
+    console.log(request.headers["webhook-id"], event.type, JSON.stringify(event.data));
+    if (event.type === "subscription.test") { // prove that you know the secret
+      const proof = crypto.createHmac("sha256", key).update(event.data.challenge).digest("hex");
+      response.writeHead(200).end(JSON.stringify({ challenge: proof }));
+    } else {
+      response.writeHead(204).end();
+    }
+  });
 }).listen(8081, "127.0.0.1");

@@ -12,10 +12,10 @@ key = base64.b64decode(secret[len("whsec_"):])
 
 class Receiver(BaseHTTPRequestHandler):
     def do_POST(self):
-        body = self.rfile.read(int(self.headers["Content-Length"]))
         try:
+            body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
             event = webhook.verify(body, dict(self.headers))
-        except WebhookVerificationError:
+        except (WebhookVerificationError, ValueError):  # ValueError: of a malformed message
             self.answer(400)
             return
         print(self.headers["webhook-id"], event["type"], event["data"], flush=True)

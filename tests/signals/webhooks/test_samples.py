@@ -1,6 +1,7 @@
 """The samples on the pages verify a delivery as they are pasted. Only the port is another."""
 
 import shutil
+import socket
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -96,6 +97,39 @@ def test_a_receiver_takes_what_was_signed_and_refuses_everything_else(language, 
     assert challenge not in forged.text
     assert not is_proof(forged.content, challenge, [SECRET])
     assert said.count("evt_7_4f1c2a90") == 3
+
+
+# What a stranger may send instead of the headers of a delivery, and as its body.
+MALFORMED = {
+    "webhook-id": ["", b"\xff", "x" * 1000],
+    "webhook-timestamp": ["", "soon", "nan", "inf", "-1", "1e400", "9" * 30, b"\xff"],
+    "webhook-signature": ["", "v1", "v1,", "v1,%%%", "v1,a", "v1,a,b", "x", b"v1,\xff", "v1,= ,"],
+}
+CUT_OFF = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{"
+WITHOUT_LENGTH = b"POST / HTTP/1.0\r\nHost: a\r\n\r\n"
+
+
+@pytest.mark.parametrize("language", PROGRAMS)
+def test_whatever_a_stranger_sends_to_a_receiver_it_refuses_that_and_goes_on(language, tmp_path):
+    asked = [(name, value, BODY.encode()) for name in MALFORMED for value in MALFORMED[name]]
+    asked.append(("webhook-id", "evt_1", b"\xff"))
+    with running(language, tmp_path) as (client, _):
+        client.post("/", content=BODY.encode(), headers=headers(SECRET)).raise_for_status()
+        for name, value, body in asked:
+            sent = {**headers(SECRET), name: value}
+            assert client.post("/", content=body, headers=sent).status_code == 400, sent
+        assert b" 400 " in _send_and_hang_up(client.base_url.port, WITHOUT_LENGTH)
+        _send_and_hang_up(client.base_url.port, CUT_OFF)
+        answer = client.post("/", content=BODY.encode(), headers=headers(SECRET))
+    assert answer.status_code == 204
+
+
+def _send_and_hang_up(port, request):
+    """Sends this, and returns what comes until the receiver has closed the connection, too."""
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        connection.sendall(request)
+        connection.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
 def test_no_receiver_listens_where_a_relay_does():

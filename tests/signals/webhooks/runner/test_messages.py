@@ -79,14 +79,34 @@ class TestVerified:
             verify(body, headers, secret)
 
 
-@pytest.mark.parametrize("header", ["", "v1", "v1,", "v1,%%%", "v1,ä", "x" * 10_000, "v1a,AAAA"])
+# A byte of a header that is no ASCII, as servers pass it on that decode with surrogateescape.
+ESCAPED = "\udcff"
+
+
+@pytest.mark.parametrize("header", ["", "ä", ESCAPED, f"evt_12_ab12cd34{ESCAPED}"])
+def test_a_malformed_id_is_refused(header):
+    headers = {**signed_headers(MESSAGE, [SECRET], NOW.timestamp()), "webhook-id": header}
+    with pytest.raises(InvalidWebhookError):
+        verify_webhook(MESSAGE.body, headers, SECRET)
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff", MESSAGE.body + b"\xff", b"[" * 100_000])
+def test_a_malformed_body_is_refused(body):
+    headers = signed_headers(MESSAGE, [SECRET], NOW.timestamp())
+    with pytest.raises(InvalidWebhookError):
+        verify_webhook(body, headers, SECRET)
+
+
+@pytest.mark.parametrize(
+    "header", ["", "v1", "v1,", "v1,%%%", "v1,ä", f"v1,{ESCAPED}", "x" * 10_000, "v1a,AAAA"]
+)
 def test_a_malformed_signature_is_refused(header):
     headers = {**signed_headers(MESSAGE, [SECRET], NOW.timestamp()), "webhook-signature": header}
     with pytest.raises(InvalidWebhookError):
         verify_webhook(MESSAGE.body, headers, SECRET)
 
 
-@pytest.mark.parametrize("header", ["", "soon", "-1", "1.5", "٣", "9" * 5000])
+@pytest.mark.parametrize("header", ["", "soon", "-1", "1.5", "٣", ESCAPED, "9" * 5000])
 def test_a_malformed_timestamp_is_refused(header):
     headers = {**signed_headers(MESSAGE, [SECRET], NOW.timestamp()), "webhook-timestamp": header}
     with pytest.raises(InvalidWebhookError):
