@@ -30,9 +30,12 @@ class ActorRecord(TypedDict):
 
 
 class Actor(NamedTuple):
-    """Who caused an event. An unauthenticated caller is None instead of an Actor."""
+    """Who caused an event. An unauthenticated caller is None instead of an Actor.
 
-    type: ActorType
+    ``type`` is an ``ActorType``, or one that only a later release knows.
+    """
+
+    type: str
     id: str | None
 
     def to_dict(self) -> ActorRecord:

@@ -50,6 +50,14 @@ class Kind(TextChoices):
     SUBSCRIPTION_REMOVED = "subscription.removed", "Webhook removed"
 
 
+LABELS: dict[str, str] = dict(Kind.choices)
+
+
+def label_of(kind: str) -> str:
+    """What pages call a kind of event. A kind of a later release has no label here: its name."""
+    return LABELS.get(kind, kind)
+
+
 def group_of(kind: str) -> str:
     """The name of the group of kinds that begin as this one does, such as ``signal.*``."""
     return f"{kind.partition('.')[0]}.*"

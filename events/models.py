@@ -155,7 +155,7 @@ class Event(models.Model):
     @property
     def actor(self) -> Actor | None:
         """Who caused the event, or None if the caller was not authenticated."""
-        return Actor(ActorType(self.actor_type), self.actor_id) if self.actor_type else None
+        return Actor(self.actor_type, self.actor_id) if self.actor_type else None
 
     def actor_for(self, *, platform: bool) -> Actor | None:
         """Who caused the event. A desk sees only actors of its own."""

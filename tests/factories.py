@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import cast
 
 from django.utils import timezone
 from factory.declarations import Sequence
@@ -12,7 +13,9 @@ from desks import actions as desks
 from desks.expectation_rules import Expectation
 from desks.expectations import change_automation
 from desks.models import Automation, Card, Desk, User
-from events.actors import SYSTEM
+from events import log
+from events.actors import SYSTEM, Actor
+from events.kinds import Kind
 from events.models import Event, Head
 from tokens import actions as tokens
 from tokens.choices import Source
@@ -132,6 +135,13 @@ def a_platform_token(*scopes: str) -> str:
 def a_shared_secret(source: Source = Source.FLOOR) -> str:
     """A new signing secret of the Floor or of Nox."""
     return tokens.generate_secret(source=source, actor=SYSTEM)[0]
+
+
+def an_event_of_a_later_release(desk: Desk) -> Event:
+    """An event of the desk, of a kind and by an actor that this release does not know."""
+    with log.turn(actor=Actor("partner", "prt_1")) as turn:
+        kind = cast(Kind, "desk.renamed")
+        return turn.append(kind, topic=desk.public_id, data={"name": "Left"})
 
 
 def move_the_log_back(*, days: int) -> None:

@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from events.control.lists import EMPTY_VALUE, ChoiceFilter, IndexedChangeList, PageLink, Rows
 from events.control.pages import ReadOnlyAdmin
 from events.json_schema import JsonObject
-from events.kinds import PLATFORM, SUPPRESSED, Kind
+from events.kinds import LABELS, PLATFORM, SUPPRESSED, Kind, label_of
 from events.models import Event
 from signals.control import search
 from signals.control.stories import attach_names, name_of, show_event
@@ -41,7 +41,7 @@ def is_of_refusals(request: HttpRequest) -> bool:
 
 class KindFilter(ChoiceFilter, name="kind"):
     filters = {str(kind): methodcaller("filter", kind=kind) for kind in Kind}
-    labels = dict(Kind.choices)
+    labels = LABELS
 
     @property
     def is_hidden(self) -> bool:
@@ -124,7 +124,7 @@ class EventAdmin(ReadOnlyAdmin):
     def label(self, event: Event) -> str:
         """What happened, and of a refusal why."""
         is_refusal = event.kind == Kind.SIGNAL_REFUSED
-        return title_of(event.code) if is_refusal else str(Kind(event.kind).label)
+        return title_of(event.code) if is_refusal else label_of(event.kind)
 
     @admin.display
     def bot(self, event: Event) -> str:

@@ -10,7 +10,7 @@ from django.utils.safestring import SafeString
 from desks.models import Automation, Card, Desk, User
 from events.control.lists import PageLink, add_related, add_section, row_url
 from events.http.refusals import Refused
-from events.kinds import GROUPS, Kind
+from events.kinds import GROUPS, Kind, label_of
 from events.models import Event
 from signals.reports.activity import webhook_of
 from signals.reports.reasons import checks
@@ -124,7 +124,10 @@ def list_events(events: Iterable[Event], nothing: str) -> SafeString:
 
 
 def _sentence(event: Event) -> SafeString:
-    """What happened, of an event to which ``attach_names`` gave its names."""
+    """What happened, of an event to which ``attach_names`` gave its names.
+
+    ``refusal`` is None if the event is none, or if only a later release knows its code.
+    """
     content = event.content_for(platform=True)
     context = {
         "event": event,
@@ -134,7 +137,8 @@ def _sentence(event: Event) -> SafeString:
         "actor": name_of(event, event.actor_id),
         "bot": name_of(event, event.bot_id),
         "webhook": name_of(event, webhook_of(event)),
-        "label": Kind(event.kind).label,
+        "label": label_of(event.kind),
+        "refusal": Refused.of(event.code),
     }
     templates = [f"control/events/{event.kind}.html", "control/events/any.html"]
     return render_to_string(templates, context)

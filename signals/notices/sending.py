@@ -233,9 +233,12 @@ class _Undated(signing.TimestampSigner):
 
 
 def read_stop_link(token: str) -> tuple[int, NoticeKind] | None:
-    """The user and the kind of a link; None if it is not ours. It does not expire."""
+    """The user and the kind of a link; None if it is not ours. It does not expire.
+
+    Nor is one whose kind only a later release knows.
+    """
     try:
         user_id, kind = signing.loads(token, salt=SALT)
     except signing.BadSignature:
         return None
-    return user_id, NoticeKind(kind)
+    return (user_id, NoticeKind(kind)) if kind in CAN_BE_OFF else None

@@ -7,7 +7,7 @@ from datetime import datetime
 from desks.models import Automation, Desk
 from events.feed import Page, Query, read_head
 from events.json_schema import JsonObject
-from events.kinds import Kind
+from events.kinds import Kind, label_of
 from events.models import Event
 from signals.reports.counts import BotTally, count_bots
 from signals.reports.reasons import Reason, reason_of
@@ -36,7 +36,7 @@ class Line:
     @property
     def label(self) -> str:
         """What the kind of event is called."""
-        return Kind(self.kind).label
+        return label_of(self.kind)
 
     @property
     def templates(self) -> tuple[str, ...]:
@@ -85,7 +85,7 @@ def lines(events: Iterable[Event], bots: Mapping[str, str]) -> list[Line]:
 def webhook_of(event: Event) -> str | None:
     """The id of the webhook that the event is about, or None."""
     about = event.kind.startswith("subscription.")
-    return event.content_for(platform=True)["data"]["id"] if about else None
+    return event.content_for(platform=True)["data"].get("id") if about else None
 
 
 def newest_first(query: Query, page: Page) -> list[Event]:

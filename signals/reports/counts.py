@@ -65,8 +65,11 @@ class Tally:
 
     def add(self, kind: str, number: int, *, is_cut: bool) -> None:
         """Adds a number of events of this kind. Other kinds count for nothing."""
-        counts = {Kind.SIGNAL_FILLED: self.filled, Kind.SIGNAL_REFUSED: self.refused}
-        if count := counts.get(Kind(kind)):
+        counts: dict[str, Count] = {
+            Kind.SIGNAL_FILLED: self.filled,
+            Kind.SIGNAL_REFUSED: self.refused,
+        }
+        if count := counts.get(kind):
             count.add(number, is_cut=is_cut)
 
 

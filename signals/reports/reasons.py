@@ -7,9 +7,15 @@ from dataclasses import dataclass
 
 from events.http.refusals import Refused
 from events.kinds import SUPPRESSED
-from signals.law.refusals import EXPLANATIONS, Data, DeskNotReady, NoCard
+from signals.law.refusals import EXPLANATIONS, Data, DeskNotReady, Explanation, NoCard
 
 OF_THE_SENDER = "You need to do nothing. The sender must correct its signal."
+# Of a code that only a later release knows.
+UNKNOWN = Explanation(
+    "",
+    lambda data: f"sent a signal that was refused with the code {data['code']}.",
+    "The answer to the signal says what was wrong with it.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +36,7 @@ def reason_of(data: Data, bot_name: str | None) -> Reason:
     """
     if data["code"] == SUPPRESSED:
         return _suppressed(data, bot_name)
-    _, *texts = EXPLANATIONS[data["code"]]
+    _, *texts = EXPLANATIONS.get(data["code"], UNKNOWN)
     predicate, advice = (text(data) if callable(text) else text for text in texts)
     is_for_owner = data["botId"] or data["code"] in (DeskNotReady.code, NoCard.code)
     return Reason(
@@ -39,9 +45,11 @@ def reason_of(data: Data, bot_name: str | None) -> Reason:
 
 
 def title_of(code: str | None) -> str:
-    """A few words for the code of a recorded refusal."""
+    """A few words for the code of a recorded refusal. A code of a later release is its own."""
+    if code is None or code == SUPPRESSED:
+        return "Refusals that were left out"
     refusal = Refused.of(code)
-    return refusal.title if refusal else "Refusals that were left out"
+    return refusal.title if refusal else code
 
 
 def _sender(data: Data, bot_name: str | None) -> str:
@@ -73,9 +81,13 @@ class Check:
 
 
 def checks(code: str | None) -> list[Check]:
-    """The checks of a signal that was refused with ``code``, or accepted if that is None."""
+    """The checks of a signal that was refused with ``code``, or accepted if that is None.
+
+    Empty for a code of a later release: which check decided is not known.
+    """
+    if code is not None and code not in EXPLANATIONS:
+        return []
     questions = list(dict.fromkeys(each.question for each in EXPLANATIONS.values()))
-    found = EXPLANATIONS.get(code or "")
-    decided = questions.index(found.question) if found else len(questions)
+    decided = questions.index(EXPLANATIONS[code].question) if code else len(questions)
     states = [PASSED] * decided + [DECIDED] + [NOT_REACHED] * len(questions)
     return [Check(question, state) for question, state in zip(questions, states, strict=False)]

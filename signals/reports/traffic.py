@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from django.db.models.fields.json import KT
 
+from events.http.refusals import Refused
 from events.kinds import Kind
 from events.models import Event
 from signals.intake.models import Signal
@@ -45,6 +46,14 @@ class Share:
     refused: int
     accepted_bar: int
     refused_bar: int
+
+    @property
+    def has_page(self) -> bool:
+        """Whether its name is a code with a page.
+
+        What stands for refusals left out has none, nor has a code of a later release.
+        """
+        return Refused.of(self.name) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,11 +58,14 @@ def with_groups(chosen: Iterable[str]) -> list[str]:
     """Kinds and groups as they are stored: each once, and after the groups their kinds too.
 
     The release before this one delivers by the kinds, and knows no groups. Empty for all kinds.
+    What only a later release knows comes last: without it a webhook would get all kinds.
     """
-    named = {*chosen}
+    named = dict.fromkeys(chosen)
     groups = [group for group in GROUPS if group in named]
-    named.update(kind for group in groups for kind in GROUPS[group])
-    return [*groups, *(kind.value for kind in Kind if kind in named)]
+    of_groups = {kind for group in groups for kind in GROUPS[group]}
+    kinds = [kind.value for kind in Kind if kind in named or kind in of_groups]
+    here = {*groups, *kinds}
+    return [*groups, *kinds, *(name for name in named if name not in here)]
 
 
 def without_groups(stored: Iterable[str]) -> list[str]:

@@ -25,7 +25,7 @@ from events.feed import read_head
 from events.http.name_rules import NameField
 from events.http.refusals import FieldCode, Invalid
 from events.http.web_pages import ask, form_page, refusal_beside, sent
-from events.kinds import Kind
+from events.kinds import Kind, label_of
 from events.models import Event
 from signals.contract.sample_code import Sample, plain_text
 from signals.outbound.addresses import MAX_URL_LENGTH, is_open
@@ -104,6 +104,8 @@ def counted(kinds: Collection[str]) -> str:
     for group in EVENT_CHOICES.values():
         if count := sum(kind in group.kinds for kind in kinds):
             found[group.label.partition(":")[0]] = count
+    if others := len(kinds) - sum(found.values()):  # kinds of a later release
+        found["Others"] = others
     parts = [f"{name} {count}" for name, count in found.items()] if len(found) > 1 else [*found]
     return f"{number_of(len(kinds))} ({', '.join(parts)})"
 
@@ -231,7 +233,7 @@ def webhook(request: HttpRequest, desk: Desk, webhook_id: str) -> HttpResponse:
 
 
 # What attempts call the kinds of signals. Other kinds are called as the activity calls them.
-ATTEMPT_LABELS = {
+ATTEMPT_LABELS: dict[str, str] = {
     Kind.SIGNAL_FILLED: "Filled",
     Kind.SIGNAL_REFUSED: "Refused",
     Kind.SIGNAL_DRY_RUN: "Dry run of",
@@ -300,9 +302,8 @@ def _shown(
 
 def _named(event: Event) -> tuple[str, object]:
     """What an event is called, and the pair and direction that belong to it, or None."""
-    kind = Kind(event.kind)
-    of = event.content["signal"] or event.data.get("sent")
-    return (ATTEMPT_LABELS[kind], of) if kind in ATTEMPT_LABELS and of else (kind.label, None)
+    of, label = event.content["signal"] or event.data.get("sent"), ATTEMPT_LABELS.get(event.kind)
+    return (label, of) if label and of else (label_of(event.kind), None)
 
 
 def _lag(found: Subscription) -> str:

@@ -21,7 +21,14 @@ from events.live.streams import MAX_UNSENT
 from events.live.waiting_readers import slots
 from events.models import Event, Head
 from tests import client
-from tests.factories import a_card, a_connected_desk, a_desk_token, a_platform_token, a_ready_desk
+from tests.factories import (
+    a_card,
+    a_connected_desk,
+    a_desk_token,
+    a_platform_token,
+    a_ready_desk,
+    an_event_of_a_later_release,
+)
 from tests.signals import bodies
 from tests.stream_oracle import EVENT
 from tests.streams import EVENTS, Stream, wait_until
@@ -66,6 +73,16 @@ class TestWhatItShows:
         assert 2000 <= int(stream.frames[0].retry) < 6000
         assert stream.frames[0].id == first
         assert Stream(engine).frames[0].id == cursor(engine, "order=desc&limit=1")
+
+    def test_events_of_a_later_release_are_shown_as_any_other(self, desk, engine):
+        streams = {token: Stream(token) for token in (engine, a_desk_token(desk))}
+        an_event_of_a_later_release(desk)
+        fan_out(engine)
+        for token, stream in streams.items():
+            stream.wait_for(2)
+            assert stream.kinds[-2:] == ["desk.renamed", "signal.filled"]
+            assert texts(stream)[-2:] == listed(token)[-2:]
+        assert '"actor":{"type":"partner","id":"prt_1"}' in texts(streams[engine])[-2]
 
     def test_its_ids_are_lost_with_their_events(self, desk, engine):
         """The first one, those of events, and those of positions that it does not show."""

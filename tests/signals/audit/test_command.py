@@ -12,7 +12,7 @@ from events.kinds import Kind
 from events.models import Event, Head
 from events.statements import snapshot
 from signals.audit.findings import NOT_COVERED, Findings
-from tests.factories import a_desk
+from tests.factories import a_desk, an_event_of_a_later_release
 from tests.signals.audit.stage import a_brief_history, broken, changed, without_an_index
 
 PROMISES = {name: finding.says for name, finding in vars(Findings()).items()}
@@ -57,6 +57,13 @@ def test_it_names_the_first_breaches_and_fails(brief):
     printed, failed = run()
     assert f"{PROMISES['positions']}: 1 broken: {missing}\n" in printed
     assert "Every promise holds" not in printed
+    assert failed == f"1 of {len(PROMISES)} promises are broken."
+
+
+def test_it_names_an_event_of_a_kind_that_only_a_later_release_knows(brief):
+    event = an_event_of_a_later_release(a_desk())
+    printed, failed = run()
+    assert f"{PROMISES['events']}: 1 broken: {event.id} (kind)\n" in printed
     assert failed == f"1 of {len(PROMISES)} promises are broken."
 
 

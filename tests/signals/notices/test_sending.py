@@ -458,6 +458,11 @@ class TestUnsubscribing:
         assert answer.status_code in (400, 404)
         assert not NoticeChoice.objects.exists()
 
+    def test_a_link_for_a_kind_of_a_later_release_is_not_found(self, member):
+        later = signing.dumps([member.pk, "weather"], salt=SALT)
+        for ask in (Client().get, Client().post):
+            assert ask(f"/notices/stop/{later}").status_code == 404
+
     def test_a_security_notice_has_no_such_link(self, member):
         a_notice(member, NoticeKind.SECURITY)
         (message,) = send()

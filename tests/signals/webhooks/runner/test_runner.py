@@ -17,7 +17,7 @@ from events.models import Event, Head
 from signals.webhooks import actions
 from signals.webhooks.models import DeliveryAttempt, DisabledReason, State, Subscription
 from tests import client
-from tests.factories import a_bot, a_desk_token
+from tests.factories import a_bot, a_desk_token, an_event_of_a_later_release
 from tests.signals.outbound.listeners import endpoint, reply, taking
 from tests.signals.webhooks.runner.oracle import first_heard, heard, must_hear
 from tests.signals.webhooks.runner.stage import current, runners, running, subscribe, until
@@ -53,6 +53,18 @@ def test_one_thread_for_requests_is_enough_for_a_runner(tmp_path, desk):
             until(lambda: current(row).state == State.ACTIVE)
             a_bot(desk)
             until(lambda: rests(row))
+
+
+def test_an_event_of_a_later_release_is_delivered_and_holds_up_no_other(desk):
+    with endpoint() as own, endpoint() as every:
+        rows = [subscribe(own.url(), desk)[1], subscribe(every.url())[1]]
+        with running():
+            an_event_of_a_later_release(desk)
+            desk_actions.add_automation(desk=desk, name="Chart", actor=SYSTEM)
+            for found, row in ((own, rows[0]), (every, rows[1])):
+                until(lambda row=row: rests(row))
+                types = [json.loads(one.body)["type"] for one in found.requests]
+                assert types[-2:] == ["desk.renamed", "automation.created"]
 
 
 def test_everybody_hears_what_the_feed_shows_them_in_order_and_verified(card, desk, stranger):
