@@ -91,7 +91,7 @@ class Chat(models.Model):
     @property
     def label(self) -> str:
         """What pages and notices call the chat. It never contains more of the URL than the host."""
-        service = Service(self.service).label
+        service = self.get_service_display()
         return f"{service}: {self.name}" if self.name else f"{service} ({self.host})"
 
     def as_record(self) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -29,7 +30,9 @@ MOST_CHATS = 100  # in flight
 PAUSE = timedelta(seconds=1)  # between two messages to one chat
 CLOSED = (401, 403, 404, 410)  # the chat is gone, or closed to us
 # With 401 and 404, Telegram speaks of the operator's bot, not of the chat.
-CLOSED_AT = {Service.TELEGRAM: (403,)}
+CLOSED_AT: Mapping[str, tuple[int, ...]] = {Service.TELEGRAM: (403,)}
+# Of a chat whose address is not used any more.
+NOT_SENT = "We send nothing there any more, or cannot decrypt its address."
 NOT_TAKEN = (400, 413, 422)  # this message, not the next one
 
 logger = logging.getLogger(__name__)
@@ -79,19 +82,22 @@ async def _deliver_to_chat(client: Client, notice: QueuedNotice) -> None:
 async def send_to_chat(client: Client, notice: QueuedNotice) -> Answer:
     """Sends a notice to its chat. Never raises for what the other side does."""
     chat = notice.chat
-    if chat is None or not notice.user.is_active:
-        return Answer(error=Fault.FORBIDDEN)
-    if not services.is_offered(chat.service, chat.host):
-        return Answer(error=Fault.FORBIDDEN)
-    try:
-        url = decrypt(chat)
-    except KeyLostError:
+    url = _address_of(chat) if chat and notice.user.is_active else None
+    if chat is None or url is None:
         return Answer(error=Fault.FORBIDDEN)
     request = services.request_of(chat.service, url, notice.subject, notice.body)
     answer = await client.send(request.url, request.body)
     if chat.service == Service.TELEGRAM and answer.retry_after is None:
         return replace(answer, retry_after=services.read_pause(answer.start))
     return answer
+
+
+def _address_of(chat: Chat) -> str | None:
+    """Where messages go. None if its service is not offered any more, or if its key is lost."""
+    try:
+        return decrypt(chat) if services.is_offered(chat.service, chat.host) else None
+    except KeyLostError:
+        return None
 
 
 def finish(notice: QueuedNotice, answer: Answer, now: datetime) -> None:
@@ -131,7 +137,7 @@ def _failed(chat: Chat, notice: QueuedNotice, answer: Answer, now: datetime) -> 
     )
     if answer.status in NOT_TAKEN:
         notice.delete()
-    if answer.status in CLOSED_AT.get(Service(chat.service), CLOSED):
+    if answer.status in CLOSED_AT.get(chat.service, CLOSED):
         _turn_off(chat, Problem.REFUSED, now)
     elif chat.problem or now - chat.failing_since >= NOTICES.give_up_after:
         _turn_off(chat, Problem(chat.problem or Problem.FAILED), now)
@@ -167,4 +173,6 @@ def outcome_of(chat: Chat) -> str:
     """What became of the last attempt, if that failed."""
     if chat.last_status:
         return f"It answered {chat.last_status}."
-    return Fault(chat.last_error).label if chat.last_error else ""
+    if chat.last_error == Fault.FORBIDDEN and _address_of(chat) is None:
+        return NOT_SENT
+    return Fault(chat.last_error).label if chat.last_error in Fault.values else ""

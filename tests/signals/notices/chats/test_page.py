@@ -7,7 +7,7 @@ from django.test import Client
 from django.utils import timezone
 
 from desks.models import QueuedNotice
-from desks.models.chat import MAX_CHATS, Chat
+from desks.models.chat import MAX_CHATS, Chat, Service
 from desks.models.notice import MAIL
 from events.http.refusals import NotAllowed
 from signals.notices.chats.actions import add, request_test
@@ -193,3 +193,16 @@ class TestTheirEnd:
         with pytest.raises(NotAllowed):
             add(user=desk.user, url=DISCORD, now=timezone.now())
         assert not Chat.objects.exists()
+
+
+def test_a_chat_whose_service_is_offered_no_more_does_not_blame_its_host(visitor, member, settings):
+    a_chat(member, NTFY, Service.NTFY)
+    settings.NTFY_HOSTS = []
+    Chat.objects.update(failures=1, last_error=Fault.FORBIDDEN)
+    assert "ntfy: Desk failing We send nothing there any more" in pages.words(visitor.get(NOTICES))
+
+
+def test_a_chat_of_a_later_release_is_shown(visitor, member):
+    a_chat(member)
+    Chat.objects.update(service="matrix", failures=1, last_error="no room")
+    assert "matrix: Desk failing" in pages.words(visitor.get(NOTICES))

@@ -347,6 +347,16 @@ class TestFailures:
         send_once()
         assert [body["topic"] for body in heard_by(heard)] == ["topic"]
 
+    def test_a_service_of_a_later_release_is_sent_nothing_and_tried_again(self, member, listen):
+        heard, chat = listen(), a_chat(member)
+        request_test(chat=chat, now=timezone.now())
+        QueuedNotice.objects.update(channel="matrix")
+        Chat.objects.update(service="matrix")
+        assert send_once() == 1
+        chat.refresh_from_db()
+        assert (chat.failures, chat.problem, queued(chat)) == (1, "", ["A test notice"])
+        assert heard.connections == 0
+
 
 class TestLeases:
     def test_a_chat_is_of_one_process_until_its_lease_ends(self, member):
