@@ -123,15 +123,19 @@ def differing(data: Data) -> tuple[str, ...]:
 
 
 def _mismatch(data: Data) -> str:
-    """Says only what differs: the pair, the direction, or both."""
+    """Says only what differs: the pair, the direction, or both.
+
+    Without a bot it was compared with the published card: a draft reaches a desk that is not ready.
+    """
     sent, elected = data["sent"], data["elected"]
+    said = "you elected" if data["botId"] else "the published card showed"
     pair, direction = sent["pair"] or HIDDEN_PAIR, sent["direction"] or HIDDEN_DIRECTION
     differs = differing(data)
     if differs == ("pair",):
-        return f"sent the pair {pair}; you elected {elected['pair']}."
+        return f"sent the pair {pair}; {said} {elected['pair']}."
     if differs == ("direction",):
-        return f"sent the direction {direction}; you elected {elected['direction']}."
-    return f"sent {pair} {direction}; you elected {elected['pair']} {elected['direction']}."
+        return f"sent the direction {direction}; {said} {elected['direction']}."
+    return f"sent {pair} {direction}; {said} {elected['pair']} {elected['direction']}."
 
 
 def _invalid(data: Data) -> str:

@@ -11,7 +11,7 @@ from signals.law.refusals import PairMismatch, differing
 from signals.reports.activity import Line
 from signals.reports.reasons import checks, title_of
 
-TITLES = {
+TITLES: dict[str, str] = {
     Kind.SIGNAL_FILLED: "Filled on paper",
     Kind.SIGNAL_DRY_RUN: "A dry run that matched",
     Kind.SIGNAL_RECORDED: "Recorded",
@@ -46,7 +46,9 @@ def story_of(event: Event, line: Line, desk: Desk) -> dict[str, object]:
         return {"title": title, "action": _action(line)}
     election = election_at(event.position, desk.public_id, line.bot_id)
     if line.signal is None:
-        sent, elected = line.data["sent"], line.data["elected"]
+        # Of a signal that no bot sent, the log has the card's pair and direction, if they differed.
+        sent = line.data["sent"]
+        elected = line.data["elected"] if line.bot_id else elected_in(election)
     else:
         sent = {name: line.signal[name] for name in ("pair", "direction")}
         elected = elected_in(election)
@@ -63,7 +65,7 @@ def story_of(event: Event, line: Line, desk: Desk) -> dict[str, object]:
 
 def _title(event: Event, line: Line) -> str:
     if not line.is_refusal:
-        return TITLES[Kind(event.kind)]
+        return TITLES[event.kind]
     if len(differing(line.data)) > 1 and line.data["code"] == PairMismatch.code:
         return "Pair and direction differ from the election"
     return title_of(line.data["code"])

@@ -263,7 +263,7 @@ class TestStory:
             f"for the bot Chart {bot.id} to the desk of {desk.user.email}.",
             "It was refused: direction_mismatch.",
             "Sent: ETH/USDT long. Elected: ETH/USDT short.",
-            "Direction differs from the election. The sender was told: Send exactly",
+            "Direction differs from the election. To its sender this code says: Send exactly",
             "Is the pair the elected one? Yes.",
             "Is the direction the elected one? No: this decided.",
         ):

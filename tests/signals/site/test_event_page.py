@@ -13,7 +13,7 @@ from events.kinds import SUPPRESSED
 from events.models import Event
 from signals.law.refusals import EXPLANATIONS
 from signals.reports.reasons import DECIDED, NOT_REACHED, PASSED, checks
-from tests.client import push, signed_in
+from tests.client import deploy_path, post, push, signed_in
 from tests.factories import (
     a_bot,
     a_card,
@@ -23,7 +23,7 @@ from tests.factories import (
     a_ready_desk,
 )
 from tests.pages import problem, source, words
-from tests.signals.bodies import fanout, floor, nox, send, tradingview
+from tests.signals.bodies import deploy, fanout, floor, nox, send, tradingview
 from tokens import actions as tokens
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -136,9 +136,48 @@ class TestReason:
     def test_a_refusal_of_the_engine_asks_nothing_of_the_owner(self, owner, desk):
         push(floor(desk, direction="short"), a_platform_token())
         page = page_of_last(owner)
-        assert "The source floor sent the direction short; you elected long." in words(page)
+        said = "The source floor sent the direction short; the published card showed long."
+        assert said in words(page)
         assert "You need to do nothing." in words(page)
         assert 'class="button"' not in source(page).partition("<main")[2]
+
+    @pytest.mark.parametrize(
+        ("code", "changes", "shown"),
+        [
+            ("mode_refused", {"mode": "live"}, "Both are BTC/USDT long."),
+            ("not_elected", {"elected": "true"}, "Both are BTC/USDT long."),
+            ("invalid", {"mode": "quietly"}, "Both are BTC/USDT long."),
+            ("nonce_used", {"direction": "short"}, "BTC/USDT Direction short differs long"),
+        ],
+    )
+    def test_a_refusal_of_the_engine_names_what_was_elected(
+        self, owner, desk, code, changes, shown
+    ):
+        path, engine, signal = deploy_path(desk.public_id), a_platform_token(), deploy()
+        if code == "nonce_used":
+            post(path, signal, engine)
+        assert post(path, {**signal, **changes}, engine).json()["code"] == code
+        page = words(page_of_last(owner))
+        assert f"Code {code}" in page
+        assert "Nothing was elected" not in page
+        assert f"{shown} You elected it" in page
+        assert "with the card Morning" in page
+
+    def test_a_refusal_of_the_engine_after_the_election_says_that_nothing_was_elected(
+        self, owner, desk
+    ):
+        desks.withdraw(desk=desk, actor=SYSTEM)
+        post(deploy_path(desk.public_id), deploy(mode="live"), a_platform_token())
+        assert "Nothing was elected at that time." in words(page_of_last(owner))
+
+    def test_a_draft_that_differs_from_the_card_does_not_say_that_a_desk_elected_it(self, card):
+        desk = a_connected_desk()
+        draft = nox(fanout=False, userId=desk.public_id, mode="draft", pair="SOL/USDT")
+        assert push(draft, a_platform_token()).json()["code"] == "pair_mismatch"
+        page = words(page_of_last(signed_in(desk.user)))
+        assert "sent the pair SOL/USDT; the published card showed BTC/USDT." in page
+        assert "Sent: SOL/USDT long. Nothing was elected at that time." in page
+        assert "you elected" not in page
 
     def test_a_desk_that_is_not_ready_is_told_how_it_becomes_ready(self, card):
         desk = a_connected_desk()

@@ -265,7 +265,7 @@ class TestActivity:
             "a new election replaced it.",
             "A signal from Nox was recorded: BTC/USDT long. Nothing was filled.",
             "A dry run from Nox matched: BTC/USDT long. Nothing was filled.",
-            "Refused The source floor sent the direction short; you elected long.",
+            "Refused The source floor sent the direction short; the published card showed long.",
             "Filled on paper: BTC/USDT long from the engine, for your desk alone.",
             "Filled on paper: BTC/USDT long from the engine, on the published card.",
             f"Refused The bot {bot.id} was named in a message whose signature is not valid.",
