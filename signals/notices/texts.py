@@ -67,6 +67,14 @@ def page_url(name: str, *args: str) -> str:
     return settings.BASE_URL + reverse(name, args=args)
 
 
+def page_of_bot(event: Event) -> str:
+    """The address of the page of the event's bot. If that was removed, of the event."""
+    bot_id = event.content["data"]["botId"]
+    if Automation.objects.not_removed().filter(pk=bot_id).exists():
+        return page_url("bot", bot_id)
+    return page_url("event", event.id)
+
+
 def load_routes() -> None:
     """Loads the URL map, which takes longer than a transaction may idle."""
     reverse("desk")
@@ -84,7 +92,7 @@ def _quiet(event: Event, user: User) -> QueuedNotice:
         f"No signal of your bot {data['name']} was accepted after {shown(since, user)}. One was "
         f"expected by {shown(due, user)}.\n\n"
         f"Look whether your chart's alert still runs and whether your relay is up.\n\n"
-        f"{page_url('bot', data['botId'])}"
+        f"{page_of_bot(event)}"
     )
     return new_notice(user, NoticeKind.SILENCE, f"{data['name']} is silent", body, event.at)
 
@@ -93,8 +101,8 @@ def _heard(event: Event, user: User) -> QueuedNotice:
     data = event.content["data"]
     since, heard = (datetime.fromisoformat(data[name]) for name in ("since", "heardAt"))
     body = (
-        f"A signal of your bot {data['name']} was accepted at {shown(heard, user)}. The one "
-        f"before was accepted at {shown(since, user)}.\n\n{page_url('bot', data['botId'])}"
+        f"A signal of your bot {data['name']} was accepted at {shown(heard, user)}. Before that "
+        f"none was accepted after {shown(since, user)}.\n\n{page_of_bot(event)}"
     )
     return new_notice(user, NoticeKind.SILENCE, f"{data['name']} sends again", body, event.at)
 

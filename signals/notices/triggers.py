@@ -49,9 +49,9 @@ logger = logging.getLogger(__name__)
 
 KINDS = [*DESK_NOTICES, *TEXTS_OF_WEBHOOKS, Kind.SIGNAL_REFUSED, Kind.CARD_RETIRED]
 PER_PAGE = 500  # events
-OLD = timedelta(days=1)  # what is older comes in one notice
-MAX_LINES = 20  # of that notice
-LATE_WAIT = timedelta(minutes=1)  # until that notice is sent
+OLD = timedelta(days=1)  # what is older comes in a list
+MAX_LINES = 20  # of that list
+LATE_WAIT = timedelta(minutes=1)  # until that list is sent
 # The name of a bookmark. Whoever reads the log, counts refusals, or notifies of their number, holds
 # its lock.
 LOG = "notices of desks"
@@ -140,20 +140,22 @@ def _notices_of(
 
 
 def _write_late(notices: Iterable[QueuedNotice], now: datetime) -> None:
-    """Adds old notices to the one notice of what a user missed, which waits for others a minute."""
+    """Adds old notices to the list of what a user missed, which waits for others a minute.
+
+    A list that is full is followed by another one.
+    """
     for notice in unless_off(notices):
         entry = f"- {notice.subject} ({shown(notice.due_at, notice.user)})"
         late = QueuedNotice.objects.filter(user=notice.user, kind=NoticeKind.MISSED)
         rows = late.filter(attempts=0, due_at__gt=now)  # nobody has it yet, on any channel
-        first, due_at = rows.select_for_update(of=("self",)).first(), now + LATE_WAIT
-        if first is None:
+        last, due_at = rows.select_for_update(of=("self",)).order_by("pk").last(), now + LATE_WAIT
+        if last is None or last.body.count("\n- ") >= MAX_LINES:
             body = f"These notices are more than a day late:\n\n{entry}\n\n{page_url('activity')}"
             write([new_notice(notice.user, NoticeKind.MISSED, "Late notices", body, due_at)])
             continue
-        beginning, _, link = first.body.rpartition("\n\n")
-        is_long = first.body.count("\n- ") >= MAX_LINES
-        body = first.body if is_long else f"{beginning}\n{entry}\n\n{link}"
-        rows.update(body=body, due_at=due_at)
+        beginning, _, link = last.body.rpartition("\n\n")
+        body = f"{beginning}\n{entry}\n\n{link}"
+        rows.filter(public_id=last.public_id).update(body=body, due_at=due_at)
 
 
 # --- What many desks are notified of, a few at a time: their card was retired; a restore ----------
@@ -252,13 +254,17 @@ class Refusals:
 
 
 def summarise_refusals(now: datetime) -> None:
-    """Writes the summaries that are due."""
+    """Writes the summaries that are due, but none of a bot that was removed meanwhile."""
     due = RefusalTold.objects.filter(due_at__lte=now)
     if not due.exists():
         return
     with bookmarked(LOG) as mark:
         rows = list(due.select_related("bot__desk__user")[:SUMMARIES_AT_ONCE]) if mark else []
-        write(refusals_notice(row.bot.desk.user, row.bot, row.count, now) for row in rows)
+        write(
+            refusals_notice(row.bot.desk.user, row.bot, row.count, now)
+            for row in rows
+            if row.bot.removed_at is None
+        )
         due.filter(pk__in=[row.pk for row in rows]).update(told_at=now, count=0, due_at=None)
 
 

@@ -14,12 +14,13 @@ from desks.models import Bookmark, NoticeChoice, QueuedNotice, RefusalTold
 from desks.models.notice import MAIL, NoticeKind
 from desks.notices.outbox import write_security
 from events.actors import SYSTEM
+from events.control.lists import row_url
 from events.models import Event, Head
 from signals.notices import texts, triggers
 from signals.notices.sending import LEASE, take
 from signals.webhooks import actions as webhook_actions
 from signals.webhooks.models import DisabledReason
-from tests.client import push
+from tests.client import push, signed_in
 from tests.factories import (
     a_bot,
     a_card,
@@ -31,10 +32,12 @@ from tests.factories import (
     move_the_log_back,
 )
 from tests.notices import elsewhere, table_away, waiting, write
+from tests.pages import words
 from tests.processes import run_together
 from tests.signals.bodies import fanout, tradingview
 from tests.signals.notices.chats.stage import a_chat
 from tests.signals.webhooks.stage import an_active_webhook
+from tests.staff import a_client
 from tokens import actions as tokens
 from tokens.choices import Source
 from tokens.models import SigningSecret
@@ -147,6 +150,36 @@ def test_a_silent_bot_and_its_return_are_told_once_each(bot, desk, clock):
     assert waiting() == ["Chart is silent", "Chart sends again"]
 
 
+def test_nobody_reads_of_a_signal_before_the_first_one(bot, desk, clock):
+    """The silence of a bot that was never heard began when its owner said that it is expected."""
+    expect(bot, OFTEN)
+    since = texts.shown(Event.objects.last().at, desk.user)
+    clock.shift(2 * HOUR)
+    look()
+    sent(bot)
+    look()
+    assert f"Before that none was accepted after {since}." in QueuedNotice.objects.last().body
+    told = Event.objects.get(kind="automation.heard")
+    said = "The bot Chart {}sends again. Before that nothing was accepted for 2 hours."
+    assert said.format("") in words(signed_in(desk.user).get(f"/activity/{told.id}"))
+    named = f"{bot.id} of the desk of {desk.user.email} "
+    assert said.format(named) in words(a_client().get(row_url(told)))
+
+
+def test_a_notice_of_a_bot_that_was_removed_meanwhile_leads_to_the_event(bot, desk, clock):
+    expect(bot, OFTEN)
+    clock.shift(2 * HOUR)
+    Watch().look(timezone.now())
+    sent(bot)
+    Watch().look(timezone.now())
+    tokens.remove_automation(automation=bot.automation, actor=SYSTEM)
+    write()
+    assert waiting() == ["Chart is silent", "Chart sends again"]
+    for notice in QueuedNotice.objects.all():
+        path = notice.body.split()[-1].removeprefix("http://testserver")
+        assert signed_in(desk.user).get(path).status_code == 200
+
+
 class TestRefusals:
     def test_the_first_is_told_at_once_and_then_their_number_after_an_hour(self, bot, clock):
         sent(bot, pair="NOT/IT")
@@ -187,6 +220,19 @@ class TestRefusals:
             assert len(waiting()) == 1
         triggers.summarise_refusals(timezone.now())
         assert waiting()[1:] == ["2 more refusals of Chart"]
+
+    def test_the_number_of_a_removed_bot_is_not_told(self, bot, desk, clock):
+        other = a_bot(desk)
+        for each in (bot, other):
+            for _ in range(3):
+                sent(each, pair="NOT/IT")
+        write()
+        tokens.remove_automation(automation=bot.automation, actor=SYSTEM)
+        clock.shift(2 * HOUR)
+        write()
+        assert waiting()[2:] == ["2 more refusals of Chart"]
+        assert f"/bots/{other.id}" in QueuedNotice.objects.last().body
+        assert not RefusalTold.objects.exclude(due_at=None).exists()
 
     def test_each_bot_is_told_by_itself(self, bot, desk, clock):
         sent(bot, pair="NOT/IT")
@@ -340,6 +386,24 @@ def test_what_is_older_than_a_day_is_told_in_one_notice(bot, desk, clock):
     assert waiting() == ["Late notices"]
     body = QueuedNotice.objects.get().body
     assert len(re.findall(r"- A signal of Chart was refused \(.* IST\)", body)) == 3
+
+
+def test_many_that_are_older_than_a_day_are_told_in_lists_of_twenty(bot, desk, clock):
+    a_chat(desk.user)
+    for _ in range(30):
+        sent(bot, pair="NOT/IT")
+        clock.shift(2 * HOUR)
+    clock.shift(2 * DAY)
+    write()
+    told = [
+        f"- A signal of Chart was refused ({texts.shown(refused.at, desk.user)})"
+        for refused in Event.objects.filter(kind="signal.refused")
+    ]
+    for channel in (MAIL, "discord"):
+        notices = QueuedNotice.objects.filter(channel=channel).order_by("due_at", "pk")
+        lists = [re.findall("^- .*", notice.body, re.MULTILINE) for notice in notices]
+        assert lists == [told[:20], told[20:]]
+        assert {notice.body.split()[-1] for notice in notices} == {"http://testserver/activity"}
 
 
 def test_a_retired_card_and_a_number_of_refusals_are_told_by_themselves_however_late(
