@@ -45,6 +45,10 @@ class Chart:
     bar_width: int = WIDTH - GAP
 
     @property
+    def received(self) -> int:
+        return self.accepted + self.refused
+
+    @property
     def width(self) -> int:
         return WIDTH * len(self.bars)
 

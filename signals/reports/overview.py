@@ -355,7 +355,10 @@ def of_secrets(
 
 
 def of_refusals(recent: Traffic) -> Iterator[Concern]:
-    """A large share of refused signals, in the last hour or else in the last day."""
+    """A large share of refused signals, in the last hour or else in the last day.
+
+    If there are too many to count them all, it says that of the newest ones.
+    """
     if _is_refused_often(recent.hour):
         chart, period = recent.hour, "hour"
         most = max(recent.codes, key=lambda share: share.hour_refused)
@@ -366,18 +369,19 @@ def of_refusals(recent: Traffic) -> Iterator[Concern]:
         of_code = most.refused
     else:
         return
+    signals = f"{chart.received} signals in the last {period}"
+    if recent.since and chart.received == recent.day.received:
+        signals = f"the newest {chart.received} signals"
     yield Concern(
-        f"{chart.refused} of {chart.refused + chart.accepted} signals in the last {period} were "
-        f"refused, {of_code} for {most.name}. Find out who sends them, and tell the sender what to "
-        "correct.",
+        f"{chart.refused} of {signals} were refused, {of_code} for {most.name}. Find out who sends "
+        "them, and tell the sender what to correct.",
         "View refusals",
         f"{reverse('admin:events_event_changelist')}?kind={Kind.SIGNAL_REFUSED}",
     )
 
 
 def _is_refused_often(chart: Chart) -> bool:
-    received = chart.refused + chart.accepted
-    return received >= MIN_SIGNALS and chart.refused > MAX_REFUSED * received
+    return chart.received >= MIN_SIGNALS and chart.refused > MAX_REFUSED * chart.received
 
 
 def _name(sender: Token | SigningSecret) -> str:

@@ -104,6 +104,14 @@ class TestNotices:
         assert of_the_day.startswith("6 of 10 signals in the last day were refused, 5 for pair_")
         assert not any("refused" in sentence for sentence in notices(later(hours=25)))
 
+    def test_a_share_of_more_than_it_counts_is_one_of_the_newest(self, engine, desk, monkeypatch):
+        monkeypatch.setattr(traffic, "SCAN_LIMIT", 10)
+        for _ in range(12):
+            push(bodies.fanout(pair="SOL/USDT"), engine)
+        for now in (timezone.now(), later(hours=2)):
+            (notice,) = [each for each in notices(now) if "refused" in each]
+            assert notice.startswith("10 of the newest 10 signals were refused, 10 for pair_mism")
+
     @pytest.mark.parametrize(("refused", "shown"), [(2, False), (3, True)])
     def test_more_than_a_fifth_of_refusals_has_a_notice(self, engine, desk, refused, shown):
         for _ in range(9):
