@@ -8,7 +8,8 @@ from django.urls import reverse
 
 from desks.models import Automation, Card, Desk, Election
 from desks.models.automation import AutomationQuerySet
-from signals.reports.counts import BotTally
+from events.kinds import SUPPRESSED
+from signals.reports.counts import IN_A_ROW, BotTally
 from signals.reports.overview import Concern
 from signals.reports.reasons import title_of
 from signals.webhooks.models import FAILING, State, Subscription
@@ -55,7 +56,9 @@ def concerns(
             found.append(Concern(sentence, f"Open {bot.name}", page, bot.secret_ends_at))  # type: ignore[attr-defined]
         tally = tallies[bot.pk]
         if tally.is_refused_in_a_row:
-            code, position = tally.latest[0]
+            refused = tally.latest[:IN_A_ROW]
+            # What stands for refusals that were left out names no reason.
+            code, position = next((one for one in refused if one[0] != SUPPRESSED), refused[0])
             sentence = f"{bot.name} was refused five times in a row: {title_of(code)}."
             last = reverse("event", args=[f"evt_{position}"])
             found.append(Concern(sentence, "See the last refusal", last))

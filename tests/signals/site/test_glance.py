@@ -9,7 +9,8 @@ from django.utils import timezone
 
 from desks import actions as desks
 from events.actors import SYSTEM
-from events.models import Head
+from events.kinds import SUPPRESSED
+from events.models import Event, Head
 from signals.reports import counts
 from signals.reports.counts import DAYS
 from tests.client import push, signed_in
@@ -113,6 +114,17 @@ class TestAttention:
         )
         send(bot)
         assert attention(owner) == ""
+
+    def test_a_bot_of_which_refusals_were_left_out_was_refused_for_a_reason(
+        self, owner, bot, settings
+    ):
+        settings.LIMITS = {**settings.LIMITS, "refusals": "4/minute"}
+        for _ in range(6):
+            send(bot, pair="SOL/USDT")
+        last = Head.objects.get().position
+        assert Event.objects.get(position=last).code == SUPPRESSED
+        assert "five times in a row: Pair differs from the election." in attention(owner)
+        assert f'href="/activity/evt_{last - 1}">See the last refusal' in source(owner.get("/desk"))
 
     def test_the_refusals_of_two_bots_are_not_counted_together(self, owner, desk, bot):
         other = a_bot(desk)
