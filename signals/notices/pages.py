@@ -33,14 +33,16 @@ class NoticesForm(Form):
         choice = NoticeChoice.objects.filter(user=user).first()
         off = choice.off if choice else []
         on = [kind.value for kind in self.offered if kind not in off]
+        self.kept = [kind for kind in off if kind not in self.offered]  # of another release
         super().__init__(data, initial={"kinds": on})
         self.fields["kinds"].choices = [  # type: ignore[attr-defined]
             (kind.value, label) for kind, label in self.offered.items()
         ]
 
     def off(self) -> list[str]:
-        """The kinds that the user turned off."""
-        return [kind.value for kind in self.offered if kind not in self.cleaned_data["kinds"]]
+        """The kinds that the user turned off, also those that are not offered here."""
+        off = [kind.value for kind in self.offered if kind not in self.cleaned_data["kinds"]]
+        return [*self.kept, *off]
 
 
 @user_page("GET", "POST")

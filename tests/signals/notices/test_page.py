@@ -34,6 +34,12 @@ def test_what_is_not_offered_cannot_be_turned_off(owner):
     assert NoticeChoice.objects.get().off == ALL
 
 
+def test_a_kind_of_a_later_release_that_is_off_stays_off(owner, desk):
+    NoticeChoice.objects.create(user=desk.user, off=["weather", "silence"])
+    owner.post(NOTICES, {"kinds": ALL})
+    assert NoticeChoice.objects.get().off == ["weather"]
+
+
 def test_staff_choose_among_their_own_notices(db):
     browser = a_client(a_staff_user())
     assert wanted(browser) == ["operations"]
