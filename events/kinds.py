@@ -54,7 +54,7 @@ LABELS: dict[str, str] = dict(Kind.choices)
 
 
 def label_of(kind: str) -> str:
-    """What pages call a kind of event. A kind of a later release has no label here: its name."""
+    """What pages call a kind of event: its label, or its name if only a later release knows it."""
     return LABELS.get(kind, kind)
 
 
