@@ -88,8 +88,8 @@ def _signed_in_page(
 ) -> Callable[[View], View]:
     """A visitor is redirected to the sign-in page, which leads back to the page, or to the desk.
 
-    So does the page that asks for a recent sign-in; from a button it leads to the page above. What
-    the view made is counted, unless it refused.
+    So does the page that asks for a recent sign-in; from a button it leads to the page above. The
+    query is kept: it can decide what a page asks. What the view made is counted, unless it refused.
     """
 
     def decorate(view: View) -> View:
@@ -105,7 +105,7 @@ def _signed_in_page(
                 return admitted
             if recently and not signed_in_recently(request):
                 above = request.path.rpartition("/")[0]
-                back = request.path if "GET" in methods else above
+                back = request.get_full_path() if "GET" in methods else above
                 return redirect_to_login(back, "account_reauthenticate")
             response = view(request, admitted, *args, **kwargs)
             if (limit := _limit_of(spends, request)) and response.status_code < 400:

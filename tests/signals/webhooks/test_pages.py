@@ -3,6 +3,7 @@
 import html
 from datetime import timedelta
 from ipaddress import ip_network
+from urllib.parse import quote
 
 import pytest
 import time_machine
@@ -44,7 +45,7 @@ from tests.signals.webhooks.stage import (
     of,
     secrets_of,
 )
-from tests.staff import LONG_AGO, a_client
+from tests.staff import LONG_AGO, a_client, verified
 from tokens.crypto import formats
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -204,6 +205,19 @@ def test_every_change_first_leads_to_the_page_that_asks_who_one_is(desk):
     assert answer["Location"].endswith(f"webhooks/{webhook.public_id}")
     assert browser.get(at(webhook)).status_code == 200
     assert (Head.objects.get().position, Subscription.objects.get().state) == (head, "active")
+
+
+def test_the_way_over_the_password_leads_back_to_the_same_question(desk):
+    """Without its query, the page would ask to skip everything that waits."""
+    webhook = an_active_webhook(desk)
+    add_bots(desk, 2)
+    browser = a_client(verified(desk.user), "password", seconds_ago=LONG_AGO)
+    page = f"{at(webhook, 'skip')}?next"
+    asked, sent = browser.get(page), browser.post(page, {"until": "2"})
+    assert asked["Location"] == sent["Location"] == f"/accounts/reauthenticate/?next={quote(page)}"
+    back = browser.post(asked["Location"], {"password": factories.PASSWORD})
+    assert back["Location"] == page
+    assert "Skip the next event?" in pages.words(browser.get(page))
 
 
 # --- The page of one ------------------------------------------------------------------------------
