@@ -12,6 +12,7 @@ from allauth.account.models import EmailAddress
 from allauth.account.stages import EmailVerificationStage, LoginStageController
 from allauth.account.views import EmailView, PasswordResetView
 from allauth.core import ratelimit
+from allauth.mfa.webauthn.views import ReauthenticateWebAuthnView
 from allauth.usersessions.adapter import get_adapter as get_sessions_adapter
 from allauth.usersessions.models import UserSession
 from django.contrib import messages
@@ -22,6 +23,7 @@ from django.urls import reverse
 
 from config.accounts import check_your_email
 from config.accounts.forms import ResetPasswordForm
+from config.accounts.second_factors import ReauthenticatePasskeyForm
 from config.accounts.sessions import sessions_of
 from desks.models import User
 from events.http.web_pages import ask, page
@@ -142,6 +144,16 @@ def _remove(request: HttpRequest, user: User, address: EmailAddress) -> None:
     address.remove()
     about = {"deleted_email": address.email}
     get_adapter(request).send_notification_mail("account/email/email_deleted", user, about)
+
+
+# --- A security key that is asked for again ------------------------------------------------------
+
+
+class ReauthenticateWithKey(ReauthenticateWebAuthnView):
+    """allauth's page. It says itself what is wrong: allauth leads to the desk and says it there."""
+
+    def form_invalid(self, form: ReauthenticatePasskeyForm) -> HttpResponse:
+        return self.render_to_response({**self.get_context_data(), "form": form})
 
 
 # --- Sessions ------------------------------------------------------------------------------------

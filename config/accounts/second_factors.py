@@ -49,6 +49,8 @@ class MfaAdapter(DefaultMFAAdapter):
         **DefaultMFAAdapter.error_messages,
         "incorrect_code": "This code is wrong, or was used before. Enter the code that your app "
         "shows now. If it is refused too, correct the clock of your device.",
+        "key_refused": "The security key was not accepted. Its answer counts only for the page "
+        "that you opened last. Use the key again.",
         # The address of an account is verified. What may wait is a new one.
         "unverified_email": "You cannot add a second factor while your new email address waits for "
         "its confirmation. Follow the link that we sent to it, or cancel the change.",
@@ -108,6 +110,9 @@ class CredentialField(CharField):
     """
 
     widget = HiddenInput
+    default_error_messages = {
+        "required": "No security key has answered. Press the button and follow your browser."
+    }
 
     def to_python(self, value: object) -> Any:
         text = super().to_python(value)
@@ -116,30 +121,34 @@ class CredentialField(CharField):
         try:
             answer = strict_json.parse(text.encode("utf-8", "surrogatepass"))
         except Malformed:
-            raise MfaAdapter().validation_error("incorrect_code") from None
+            raise MfaAdapter().validation_error("key_refused") from None
         return json.loads(json.dumps(answer, default=str))
 
 
 @contextmanager
-def refuse_unreadable() -> Iterator[None]:
-    """Refuses as a wrong code what cannot be read as the answer of an authenticator.
+def refuse_key() -> Iterator[None]:
+    """Refuses as a wrong key what allauth refuses as a wrong code, and what it cannot read.
 
     allauth and its library read JSON, base64, CBOR and keys, and let most of their errors through.
     """
     try:
         yield
-    except (ValidationError, *UNAVAILABLE_ERRORS):
+    except UNAVAILABLE_ERRORS:
         raise
+    except ValidationError as refusal:
+        if refusal.code != "incorrect_code":
+            raise
+        raise MfaAdapter().validation_error("key_refused") from None
     except Exception as error:
         logger.warning("An answer of an authenticator was not read: %s", type(error).__name__)
-        raise MfaAdapter().validation_error("incorrect_code") from None
+        raise MfaAdapter().validation_error("key_refused") from None
 
 
 class AuthenticatePasskeyForm(webauthn.AuthenticateWebAuthnForm):
     credential = CredentialField()  # type: ignore[assignment]
 
     def clean_credential(self) -> Authenticator:
-        with refuse_unreadable():
+        with refuse_key():
             authenticator: Authenticator = super().clean_credential()
         return authenticator
 
@@ -158,7 +167,7 @@ class AddPasskeyForm(webauthn.AddWebAuthnForm):
             raise ValidationError(
                 f"You have {MAX_SECURITY_KEYS} security keys. Remove one before you add another."
             )
-        with refuse_unreadable():
+        with refuse_key():
             cleaned: dict[str, Any] = super().clean()
         return cleaned
 

@@ -86,6 +86,11 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("confirm-email/", pages.link_sent, name="account_email_verification_sent"),
     path("email/", pages.ChangeAddress.as_view(), name="account_email"),
     path("email/cancel/", pages.cancel_change, name="account_email_cancel"),
+    path(
+        "2fa/webauthn/reauthenticate/",
+        pages.ReauthenticateWithKey.as_view(),
+        name="mfa_reauthenticate_webauthn",
+    ),
     path("sessions/", pages.list_sessions, name="usersessions_list"),
     path("sessions/end/", pages.end_sessions, name="end_other_sessions"),
     path("sessions/<int:pk>/end/", pages.end_sessions, name="end_session"),

@@ -1,5 +1,6 @@
 // What all forms share: after an error the focus is on the first field that has one, "/" leads to the
-// search, a pair is typed in capitals, and a password can be shown. The pages work without it.
+// search, a pair is typed in capitals, Enter asks a security key, and a password can be shown. The pages
+// work without it.
 "use strict";
 
 const INVALID = "main :is([aria-invalid='true'], fieldset:has(> .errorlist) input, .errorlist.nonfield)";
@@ -36,6 +37,15 @@ for (const field of document.querySelectorAll("input[autocapitalize=characters]"
     field.value = suggestion;
     field.focus();
     button.remove();
+  });
+}
+
+// --- Enter: presses the button, whose script asks a security key and sends the form itself ----------
+
+for (const button of document.querySelectorAll("button[data-on-enter]")) {
+  button.form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    button.click();
   });
 }
 

@@ -146,6 +146,16 @@ def test_a_password_is_shown_and_hidden_again(open_page):
     expect(field).to_have_attribute("type", "password")
 
 
+def test_enter_asks_for_the_security_key_as_the_button_does(open_page):
+    page = open_page(USER, "accounts/2fa/webauthn/add/")
+    page.evaluate("() => { navigator.credentials.create = async () => (window.isAsked = true); }")
+    name = page.get_by_label("Name", exact=True)
+    name.fill("Mine")
+    name.press("Enter")
+    page.wait_for_function("() => window.isAsked")
+    expect(name).to_have_value("Mine")
+
+
 def test_a_slash_leads_to_the_search_unless_something_is_typed_or_it_is_turned_off(open_page):
     page = open_page(USER, "activity")
     search = page.get_by_role("searchbox", name="Search")

@@ -17,7 +17,7 @@ from redis import RedisError
 from config.accounts.second_factors import (
     BEFORE_SECOND_FACTOR,
     ReauthenticatePasskeyForm,
-    refuse_unreadable,
+    refuse_key,
 )
 from desks.models import User
 from tests import factories, pages, staff
@@ -117,18 +117,28 @@ def test_recovery_codes_alone_are_no_second_factor(member, rf: RequestFactory):
     assert not has_second_factor(request)
 
 
+def answer(
+    browser: Client, path: str, ask: Callable[[str], dict[str, Any]], *, tabs: int = 1, **form: str
+) -> pages.Response:
+    """What a page says to the answer of a key: to the first tab of so many that were opened."""
+    page = f"/accounts/2fa/{path}"
+    opened = [pages.source(browser.get(page, secure=True)) for _ in range(tabs)]
+    credential = json.dumps(ask(challenge_of(opened[0])))
+    return browser.post(page, form | {"credential": credential}, secure=True)
+
+
+def a_browser_with(key: SecurityKey, member: User) -> Client:
+    """A browser in which the user added a security key."""
+    browser = staff.a_client(member, "password")
+    browser.post("/accounts/reauthenticate/", {"password": factories.PASSWORD})
+    added = answer(browser, "webauthn/add/", key.register, name="Key")
+    assert added.status_code == HTTPStatus.FOUND
+    return browser
+
+
 def test_a_security_key_is_added_and_proves_the_second_factor(member):
     key = SecurityKey()
-
-    def answer(browser: Client, path: str, ask: Callable[[str], dict[str, Any]], **fields: str):
-        page = f"/accounts/2fa/{path}"
-        challenge = challenge_of(pages.source(browser.get(page, secure=True)))
-        form = fields | {"credential": json.dumps(ask(challenge))}
-        return browser.post(page, form, secure=True)
-
-    owner = staff.a_client(member, "password")
-    owner.post("/accounts/reauthenticate/", {"password": factories.PASSWORD})
-    answer(owner, "webauthn/add/", key.register, name="Key")
+    a_browser_with(key, member)
     assert Authenticator.objects.get(type=Authenticator.Type.WEBAUTHN).wrap().name == "Key"
 
     other = Client()
@@ -141,6 +151,58 @@ def test_a_security_key_is_added_and_proves_the_second_factor(member):
 
     again = answer(other, "webauthn/reauthenticate/", key.sign)
     assert again["Location"] == "/desk"
+
+
+NOT_ACCEPTED = (
+    "The security key was not accepted. Its answer counts only for the page that you opened last. "
+    "Use the key again."
+)
+
+
+def test_the_key_that_answered_an_older_tab_is_refused_with_a_sentence(member):
+    key = SecurityKey()
+    browser = a_browser_with(key, member)
+    halfway = Client()
+    staff.give_password(halfway, member)
+    for refused in (
+        answer(halfway, "authenticate/", key.sign, tabs=2),
+        answer(browser, "webauthn/reauthenticate/", key.sign, tabs=2, next="/webhooks/new"),
+        answer(browser, "webauthn/add/", SecurityKey().register, tabs=2, name="Second"),
+    ):
+        assert (refused.status_code, pages.errors(refused)) == (HTTPStatus.OK, [NOT_ACCEPTED])
+        assert "Error:" in pages.source(refused).partition("</title>")[0]
+
+
+def test_who_was_refused_for_a_key_is_still_led_back(member):
+    key = SecurityKey()
+    browser = a_browser_with(key, member)
+    page = "webauthn/reauthenticate/"
+    refused = answer(browser, page, key.sign, tabs=2, next="/webhooks/new")
+    challenge = challenge_of(pages.source(refused))
+    form = {"credential": json.dumps(key.sign(challenge)), "next": next_of(refused)}
+    assert browser.post(f"/accounts/2fa/{page}", form, secure=True)["Location"] == "/webhooks/new"
+
+
+def next_of(page: pages.Response) -> str:
+    return pages.source(page).partition('name="next" value="')[2].partition('"')[0]
+
+
+def test_who_tried_too_many_keys_is_told_so_and_not_to_try_again(member):
+    a_browser_with(SecurityKey(), member)
+    halfway = Client()
+    staff.give_password(halfway, member)
+    said = [pages.errors(answer(halfway, "authenticate/", SecurityKey().sign)) for _ in range(20)]
+    assert said[0] == [NOT_ACCEPTED]
+    assert said[-1] == ["Too many failed login attempts. Try again later."]
+
+
+def test_a_name_without_a_key_is_refused_with_a_sentence_and_stays(member):
+    browser = staff.a_client(member, "password")
+    browser.post("/accounts/reauthenticate/", {"password": factories.PASSWORD})
+    refused = browser.post("/accounts/2fa/webauthn/add/", {"name": "Mine"})
+    sentence = "No security key has answered. Press the button and follow your browser."
+    assert (refused.status_code, pages.errors(refused)) == (HTTPStatus.OK, [sentence])
+    assert 'value="Mine"' in pages.source(refused)
 
 
 def written(**members: str) -> str:
@@ -192,5 +254,5 @@ def test_what_no_authenticator_answers_proves_nothing_anew(member, rf: RequestFa
 
 
 def test_a_rate_that_cannot_be_counted_is_no_wrong_code():
-    with pytest.raises(RedisError), refuse_unreadable():
+    with pytest.raises(RedisError), refuse_key():
         raise RedisError
