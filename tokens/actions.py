@@ -32,6 +32,7 @@ from tokens.models.token import READ, WRITE
 
 MAX_OVERLAP = timedelta(days=7)
 DESK_TOKEN_NAME = "Desk token"  # noqa: S105 - a label
+OTHER_TOKEN = "Another desk token was minted since you opened this page."  # noqa: S105 - a text
 
 # Sent in the turn that deactivates a desk or closes an account, before the event that says so. Its
 # arguments are the ``desk`` and the ``turn``. A receiver in ``signals`` ends what the desk
@@ -40,13 +41,21 @@ DESK_TOKEN_NAME = "Desk token"  # noqa: S105 - a label
 desk_ends = Signal()
 
 
-def mint_desk_token(*, desk: Desk, actor: Actor, name: str = DESK_TOKEN_NAME) -> tuple[str, Token]:
-    """Mints the desk's token, revokes the previous one, and returns the value and the record."""
+def mint_desk_token(
+    *, desk: Desk, actor: Actor, name: str = DESK_TOKEN_NAME, replaces: str | None = None
+) -> tuple[str, Token]:
+    """Mints the desk's token, revokes the previous one, and returns the value and the record.
+
+    ``replaces`` is the id of the token that the caller agreed to replace, empty for none. Raises
+    ``Invalid`` if it is given and the desk has another token by now.
+    """
     value = formats.new(formats.DESK_TOKEN)
     token = _new_token(value, scope=Scope.DESK, desk=desk, name=name, can_read=True)
     prefetch_related_objects([desk], "user")
     with log.turn(actor=actor) as turn:
         refuse_inactive(desk)
+        if replaces is not None and _live(desk).exclude(public_id=replaces).exists():
+            raise Invalid(f"{OTHER_TOKEN} Check again what is replaced.")
         _revoke_all(desk, actor)
         _save(turn, token)
     return value, token
@@ -194,11 +203,15 @@ def remove_some_bots(*, desk: Desk, actor: Actor, most: int) -> bool:
 
 def _revoke_all(desk: Desk, actor: Actor) -> int:
     """Revokes the desk's tokens and returns their number."""
-    live = list(Token.objects.filter(desk=desk, revoked_at=None))
+    live = list(_live(desk))
     for token in live:
         token.desk = desk
         revoke(token=token, actor=actor)
     return len(live)
+
+
+def _live(desk: Desk) -> QuerySet[Token]:
+    return Token.objects.filter(desk=desk, revoked_at=None)
 
 
 def _refuse_ended_token(actor: Actor, at: datetime) -> None:

@@ -49,6 +49,12 @@ class SecretForm(forms.Form):
         return timedelta(seconds=int(self.cleaned_data["overlap"]))
 
 
+class RevokeForm(forms.Form):
+    """The id of the desk token that the page named. Another one is not revoked."""
+
+    token = forms.CharField(widget=forms.HiddenInput)
+
+
 class EndForm(forms.Form):
     """Which of a desk's credentials end. The form offers only credentials that exist."""
 

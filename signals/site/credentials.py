@@ -19,28 +19,37 @@ from signals.page_access import back_to, customer_page, own_bot
 from signals.site.bots.pages import live_secrets, page_nonce, sample_of, tab_page
 from tokens import actions as token_actions
 from tokens.choices import Source
-from tokens.forms import EndForm, SecretForm, refuse_used, used_once
+from tokens.forms import EndForm, RevokeForm, SecretForm, refuse_used, used_once
 from tokens.models import SigningSecret, Token
 
 
 @customer_page("GET", "POST", spends="minting")
 def mint(request: HttpRequest, desk: Desk) -> HttpResponse:
-    """Mints a desk token, which replaces the active one, and shows its value once."""
-    if request.method == "POST":
-        with used_once(request):
-            value, _ = token_actions.mint_desk_token(desk=desk, actor=desk.actor)
-        context = {"value": value, "me": settings.BASE_URL + reverse("me")}
-        return render(request, "pages/token_shown.html", context)
+    """Mints a desk token, which replaces the active one, and shows its value once.
+
+    The form says which token its page named, or none. Another one is not replaced unasked.
+    """
+    refuse_used(request)
+    form = Form(sent(request))
+    if form.is_valid():
+        replaces = request.POST.get("replaces")
+        with refusal_beside(form), used_once(request):
+            value, _ = token_actions.mint_desk_token(desk=desk, actor=desk.actor, replaces=replaces)
+            context = {"value": value, "me": settings.BASE_URL + reverse("me")}
+            return render(request, "pages/token_shown.html", context)
     active = Token.objects.active(timezone.now()).filter(desk=desk).first()
-    return render(request, "pages/mint.html", {"active": active})
+    return form_page(request, "pages/mint.html", form, active=active)
 
 
 @customer_page("GET", "POST", spends=None)
 def revoke(request: HttpRequest, desk: Desk) -> HttpResponse:
-    """Asks for confirmation, then revokes the desk's token."""
+    """Asks for confirmation, then revokes the desk's token, if it is the one that was named."""
     token = Token.objects.filter(desk=desk, revoked_at=None).select_related("desk").first()
     if token is None:
         return redirect("desk")
+    if request.POST.get("token", token.public_id) != token.public_id:
+        messages.error(request, f"{token_actions.OTHER_TOKEN} Check again what is revoked.")
+        return redirect("revoke")
     return ask(
         request,
         "Revoke your desk token?",
@@ -48,8 +57,9 @@ def revoke(request: HttpRequest, desk: Desk) -> HttpResponse:
         "You cannot restore a revoked token, but you can mint a new one.",
         act="Revoke",
         perform=lambda: token_actions.revoke(token=token, actor=desk.actor),
-        done="Your desk token is revoked. Requests with it are now refused.",
+        done=f"Your desk token {token.hint} is revoked. Requests with it are now refused.",
         back=("Desk", reverse("desk")),
+        form=RevokeForm(initial={"token": token.public_id}),
     )
 
 

@@ -13,6 +13,7 @@ from events.kinds import Kind
 from events.models import Event, Head
 from events.times import truncate_to_milliseconds
 from tests.factories import UserFactory, a_bot, a_connected_desk, a_desk, a_staff_user
+from tests.processes import run_together
 from tokens import account_closing, actions
 from tokens.choices import Source
 from tokens.crypto import formats
@@ -39,6 +40,33 @@ def test_minting_again_revokes_the_old_token_in_the_same_turn():
     assert (revoked.kind, minted.kind) == (Kind.TOKEN_REVOKED, Kind.TOKEN_MINTED)
     assert (revoked.topic, minted.topic) == (desk.public_id, desk.public_id)
     assert revoked.content["data"]["id"] == old.public_id
+
+
+def test_a_token_that_the_caller_did_not_name_is_not_replaced():
+    desk = a_desk()
+    _, old = actions.mint_desk_token(desk=desk, actor=SYSTEM, replaces="")
+    _, live = actions.mint_desk_token(desk=desk, actor=SYSTEM, replaces=old.public_id)
+    for replaces in ("", old.public_id):
+        with pytest.raises(Invalid):
+            actions.mint_desk_token(desk=desk, actor=SYSTEM, replaces=replaces)
+    assert Token.objects.get(revoked_at=None) == live
+    actions.revoke(token=live, actor=SYSTEM)
+    actions.mint_desk_token(desk=desk, actor=SYSTEM, replaces=live.public_id)
+
+
+def mints(desk) -> bool:
+    """Whether a page that named no token mints one."""
+    try:
+        actions.mint_desk_token(desk=desk, actor=SYSTEM, replaces="")
+    except Invalid:
+        return False
+    return True
+
+
+@pytest.mark.processes
+@pytest.mark.django_db(transaction=True)
+def test_of_four_pages_at_once_that_named_no_token_one_mints():
+    assert sum(run_together(mints, [(a_desk(),)] * 4)) == 1
 
 
 def test_the_event_of_a_token_is_its_record_without_use_times_and_never_its_value():

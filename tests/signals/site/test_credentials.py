@@ -1,5 +1,7 @@
 """The customer's pages for the desk token and the signing secrets of bots."""
 
+import re
+
 import pytest
 
 from desks import actions
@@ -14,6 +16,8 @@ from tokens.models import SigningSecret, Token
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 ONCE = "We show it only once"
+OTHER = "Another desk token was minted since you opened this page. Check again what"
+HIDDEN = re.compile(r'<input type="hidden" name="(replaces|token)" value="([^"]*)"')
 
 
 @pytest.fixture
@@ -22,6 +26,13 @@ def bot(desk):
     automation = actions.add_automation(desk=desk, name="Chart", actor=SYSTEM)
     actions.elect(automation=automation, pair="ETH/USDT", direction="short", actor=SYSTEM)
     return automation
+
+
+def hidden(page):
+    """The fields by which the page's form says which token it names."""
+    found = dict(HIDDEN.findall(source(page)))
+    assert found
+    return found
 
 
 def everywhere(browser, *more):
@@ -52,14 +63,52 @@ class TestTheDeskToken:
         new = copied(owner.post("/desk/token"))[0]
         assert (code(get(ME, old)), get(ME, new).status_code) == ("token_invalid", 200)
 
+    @pytest.mark.parametrize(
+        ("page", "has_one"), [("/desk", False), ("/desk/token", False), ("/desk/token", True)]
+    )
+    def test_a_page_replaces_no_token_that_it_did_not_name(self, owner, desk, page, has_one):
+        if has_one:
+            a_desk_token(desk)
+        form = hidden(owner.get(page))
+        live = a_desk_token(desk)  # in another tab
+        answer = owner.post("/desk/token", form)
+        assert (answer.status_code, errors(answer)) == (422, [f"{OTHER} is replaced."])
+        current = f"A new token replaces your current token {formats.hint(live)}."
+        assert current in words(answer)
+        assert get(ME, live).status_code == 200
+
+    def test_what_the_page_then_names_is_replaced(self, owner, desk):
+        form = hidden(owner.get("/desk/token"))
+        old = a_desk_token(desk)
+        new = copied(owner.post("/desk/token", hidden(owner.post("/desk/token", form))))[0]
+        assert (code(get(ME, old)), get(ME, new).status_code) == ("token_invalid", 200)
+
+    def test_minting_needs_no_second_question_if_the_token_named_has_ended(self, owner, desk):
+        a_desk_token(desk)
+        form = hidden(owner.get("/desk/token"))
+        owner.post("/desk/token/revoke")
+        assert owner.post("/desk/token", form).status_code == 200
+
     def test_minting_without_an_active_token_replaces_nothing(self, owner):
         assert "replaces" not in words(owner.get("/desk/token"))
 
     def test_revoking_takes_effect_at_once_and_affects_no_other_desk(self, owner, desk, stranger):
         own, other = a_desk_token(desk), a_desk_token(stranger)
         answer = owner.post("/desk/token/revoke", follow=True)
-        assert "Your desk token is revoked" in words(answer)
+        assert f"Your desk token {formats.hint(own)} is revoked" in words(answer)
         assert (code(get(ME, own)), get(ME, other).status_code) == ("token_invalid", 200)
+
+    def test_the_page_that_asks_about_a_token_revokes_no_other(self, owner, desk):
+        a_desk_token(desk)
+        form = hidden(owner.get("/desk/token/revoke"))
+        live = a_desk_token(desk)  # in another tab
+        asked = owner.post("/desk/token/revoke", form, follow=True)
+        assert f"{OTHER} is revoked." in words(asked)
+        assert f"Programs that use the token {formats.hint(live)} are refused" in words(asked)
+        assert get(ME, live).status_code == 200
+        revoked = owner.post("/desk/token/revoke", hidden(asked), follow=True)
+        assert f"Your desk token {formats.hint(live)} is revoked." in words(revoked)
+        assert code(get(ME, live)) == "token_invalid"
 
     def test_revoking_without_one_changes_nothing(self, owner):
         assert owner.post("/desk/token/revoke").status_code == 302
