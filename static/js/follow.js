@@ -90,28 +90,29 @@ function replaceParts(page) {
   for (const part of document.querySelectorAll("[data-part]")) {
     const fresh = page.querySelector(`[data-part="${part.dataset.part}"]`);
     if (!fresh || isBeingFilledIn(part)) continue;
-    if (asksForAnother(part, fresh)) askToReload(part);
-    else if (replacePart(part, fresh)) addCopyButtons(part);
+    holdBackConsent(part, fresh);
+    if (replacePart(part, fresh)) addCopyButtons(part);
   }
 }
 
 // Nobody enrols by accident: a form that asks for consent never appears or changes under the pointer.
-function asksForAnother(part, fresh) {
-  const card = fresh.querySelector("[data-consent]")?.dataset.consent;
-  return card !== undefined && card !== part.querySelector("[data-consent]")?.dataset.consent;
+// A note in its place asks to reload the page. All else of the part is current.
+function holdBackConsent(part, fresh) {
+  const shown = part.querySelector("[data-consent]")?.dataset.consent;
+  for (const form of fresh.querySelectorAll("[data-consent]")) {
+    if (form.dataset.consent !== shown) form.replaceWith(reloadToEnrol());
+  }
 }
 
-function askToReload(part) {
-  if (part.querySelector("[data-outdated]")) return;
+function reloadToEnrol() {
   const note = document.createElement("p");
   note.dataset.outdated = "";
   note.setAttribute("role", "status");
-  note.append("The published card has changed. ");
   const link = document.createElement("a");
   link.href = location.href;
   link.textContent = "Reload this page";
-  note.append(link, " to see it.");
-  part.prepend(note);
+  note.append(link, " to enrol.");
+  return note;
 }
 
 // What somebody types is not taken away.

@@ -103,10 +103,10 @@ def test_what_is_typed_stays_and_no_consent_changes_under_the_pointer(visitor):
     bots.goto("/bots")
     bots.get_by_label("Name", exact=True).fill("Typed")
     press(bots, "Create bot")
-    # The event has arrived. The form to enrol, which now names another card, is the one of before.
+    # The event has arrived. A form to enrol in another card than the one of before does not appear.
     expect(page.locator(".automationcreated")).to_have_count(1)
-    expect(page.locator("[data-outdated]").first).to_contain_text("Reload this page")
-    expect(page.locator("[data-consent=x]").first).to_be_visible()
+    expect(page.locator("[data-outdated]")).to_have_text("Reload this page to enrol.")
+    expect(page.locator("[data-consent]")).to_have_count(0)
     bots.get_by_label("Pair", exact=True).fill("ETH/US")
     other = context.new_page()
     other.goto("/bots")
@@ -119,6 +119,39 @@ def test_what_is_typed_stays_and_no_consent_changes_under_the_pointer(visitor):
     press(other, "Elect")
     expect(page.locator(".electionmade")).to_have_count(1)
     assert bots.get_by_label("Pair", exact=True).input_value() == "ETH/US"
+
+
+def test_an_open_desk_page_says_what_another_window_withdrew_and_nothing_else(visitor):
+    become_ready(visitor, "two-windows@example.com")
+    other, page = visitor.page, visitor.page.context.new_page()
+    page.goto("/desk")
+    settings, headline = page.locator("[data-part=settings]"), page.locator("[data-part=headline]")
+    expect(headline).to_contain_text("ready")
+    expect(settings).to_contain_text("Enrolled")
+
+    def confirm(path, button):
+        other.goto(path)
+        press(other, button)
+
+    confirm("/desk/withdraw", "Withdraw")
+    expect(headline).to_contain_text("connected, not enrolled")
+    expect(settings).to_contain_text("If you enrol, you elect exactly this pair and direction.")
+    expect(settings).not_to_contain_text("Enrolled")
+    expect(settings.locator("dd").first).to_have_text("Kraken")
+    expect(page.locator("[data-outdated]")).to_have_text("Reload this page to enrol.")
+    expect(page.get_by_role("button", name="Enrol")).to_have_count(0)
+
+    confirm("/desk/disconnect", "Disconnect")
+    expect(headline).to_contain_text("not connected")
+    expect(settings).not_to_contain_text("Kraken")
+    expect(page.locator("[data-outdated]")).to_have_count(0)
+    expect(page.get_by_role("button", name="Enrol")).to_be_disabled()
+
+    other.goto("/desk/connect")
+    visitor.connect()
+    expect(headline).to_contain_text("connected, not enrolled")
+    page.get_by_role("link", name="Reload this page").click()
+    expect(page.get_by_role("button", name="Enrol")).to_be_enabled()
 
 
 def test_what_is_pressed_is_still_there_when_it_is_released(visitor):
