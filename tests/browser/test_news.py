@@ -210,6 +210,15 @@ def test_without_a_stream_the_page_polls(stage, context):
     assert streams(stage) == 0
 
 
+def test_a_page_that_waits_for_an_alert_shows_it_also_after_a_wrong_host_name(stage, context):
+    page, bot = context.new_page(), stage.service.bot
+    page.goto(f"/bots/{bot['botId']}/tradingview?host=relay")
+    expect(page.locator(".errorlist")).to_have_text("Enter a name such as relay.example.com.")
+    alert = stage.service.tradingview()
+    stage.service.push(alert, secret=bot["secret"])
+    expect(page.locator("[data-part=heard]")).to_contain_text(f"with the nonce {alert['nonce']}")
+
+
 def test_the_log_of_the_control_area_shows_new_events(stage, new_page):
     with signed_in(stage, STAFF) as operator:
         page = new_page(operator)

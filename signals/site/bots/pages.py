@@ -1,6 +1,7 @@
 """The list of a desk's bots, and the tabs of one bot's page."""
 
 import json
+import re
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
 
@@ -60,7 +61,8 @@ def tab_page(
     """Renders a tab of the bot's page: the template ``pages/bot_<tab>.html``.
 
     Adds the bot's standing ``election`` (None without one) and its live ``secrets``, unless they
-    are given. A submitted form has errors, so its status is 422.
+    are given. A form that was posted has errors, so its status is 422. A query is not posted: the
+    scripts fetch that page again, and take it if its status is 200.
     """
     given = {
         "bot": bot,
@@ -72,7 +74,7 @@ def tab_page(
         "form": form,
         **context,
     }
-    status = 422 if form and form.errors else 200
+    status = 422 if request.method == "POST" and form and form.errors else 200
     return render(request, f"pages/bot_{tab}.html", given, status=status)
 
 
@@ -155,12 +157,22 @@ def _steps(bot: Automation, secrets: Sequence[SigningSecret], *, is_heard: bool)
 # --- How to send: by a program, and from TradingView ----------------------------------------------
 
 HOST = r"^(?=.{4,253}\Z)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]*[a-z0-9])?\Z"
+ADDRESS = re.compile(r"https?://([^/?#]*)")
+
+
+class HostField(forms.CharField):
+    """A host name. Of an address it takes the host name."""
+
+    def to_python(self, value: object) -> str:
+        text = super().to_python(value) or ""
+        address = ADDRESS.match(text)
+        return address[1] if address else text
 
 
 class RelayHostForm(forms.Form):
     """The host name of a trader's own relay, to be filled into what the page shows."""
 
-    host = forms.CharField(
+    host = HostField(
         label="Host name of your relay",
         max_length=253,
         validators=[RegexValidator(HOST, "Enter a name such as relay.example.com.")],
