@@ -16,9 +16,12 @@ async function update() {
   try {
     const answer = await fetch(location.pathname, { redirect: "error" });
     if (!answer.ok) throw new Error(answer.status);
-    replace(await answer.text());
+    const text = await answer.text();
+    if (paused) return; // since it was asked for
+    replace(text);
     say(`${UPDATES} Last at ${new Date().toLocaleTimeString("en-GB")}.`);
   } catch (failure) {
+    if (paused) return;
     say("Not updated: the service does not answer, or you are signed out. Reload the page.");
     throw failure;
   }

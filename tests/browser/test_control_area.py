@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 from tests.browser.pages import STAFF, signed_in
 from tests.browser.stage import BOTH, DESKTOP, PHONE
 from tests.conformance.client import DESKS
+from tests.signals.webhooks.runner.stage import until
 
 pytestmark = [pytest.mark.processes, pytest.mark.once]
 
@@ -98,6 +99,48 @@ def test_the_overview_says_that_it_is_not_current(open_page):
     page.get_by_role("button", name="Stop updating").click()
     page.get_by_role("button", name="Update again").click()
     expect(page.get_by_text("Not updated: the service does not answer")).to_be_visible()
+
+
+# Sets window.isOver when what the page does with an answer that it fetched, or with none, is done.
+OVER = """(() => {
+  const over = () => setTimeout(() => (window.isOver = true));
+  const { fetch } = window, { text } = Response.prototype;
+  window.fetch = (...asked) => {
+    const answer = fetch(...asked);
+    answer.catch(over);
+    return answer;
+  };
+  Response.prototype.text = function () {
+    return text.call(this).finally(over);
+  };
+})()"""
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_an_answer_that_comes_after_the_page_was_stopped_changes_nothing(
+    new_page, operator, is_answered
+):
+    page, asked = new_page(operator), []
+    page.add_init_script(OVER)
+
+    def hold(route):
+        if route.request.resource_type == "fetch":
+            asked.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/control/", hold)
+    page.goto("/control/")
+    until(lambda: page.evaluate("true") and asked)
+    page.get_by_role("button", name="Stop updating").click()
+    page.evaluate("document.querySelector('#figures').textContent = 'as it was'")
+    if is_answered:
+        asked[0].continue_()
+    else:
+        asked[0].abort()
+    page.wait_for_function("() => window.isOver")
+    expect(page.locator("#figures")).to_have_text("as it was")
+    expect(page.locator("[data-live-status]")).to_contain_text("no longer updates itself")
 
 
 def test_without_scripts_the_overview_is_whole_and_not_live(open_page):
