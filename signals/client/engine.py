@@ -159,7 +159,10 @@ class Refusal(ClientError):
 
 
 class UnreachableError(ClientError):
-    """No response before ``timeout``. A signal may have arrived: send it again with its nonce."""
+    """No response of the service before ``timeout``, or one that cannot be read.
+
+    A signal may have arrived: send it again with its nonce.
+    """
 
 
 # --- Requests -------------------------------------------------------------------------------------
@@ -199,7 +202,7 @@ class Connection:
     ) -> AbstractContextManager[httpx2.EventSource]:
         """Opens a stream of server-sent events, without retries.
 
-        Opening or reading it raises ``httpx2.TransportError`` if it is cut, or silent for too long.
+        Opening or reading it raises ``httpx2.RequestError`` if it is cut, or silent for too long.
         Reading a response that is no stream raises it too.
         """
         headers = {**self._headers, "Last-Event-ID": last_event_id}
@@ -222,19 +225,21 @@ class Connection:
 
     def _result(self, request: httpx2.Request) -> Any:
         response = self._response(request)
+        found = _object(response)
+        if response.is_success and found is None:
+            raise UnreachableError("Something else answered. It is safe to repeat the call.")
         if response.status_code not in RETRYABLE:
             self._say_back()
         if response.is_success:
-            return response.json()
-        is_json = "json" in response.headers.get("Content-Type", "")
-        raise Refusal(response.status_code, response.json() if is_json else {})
+            return found
+        raise Refusal(response.status_code, found or {})
 
     def _response(self, request: httpx2.Request) -> httpx2.Response:
         """Sends a request, and retries until it gets a final response or the timeout is over."""
         deadline = time.monotonic() + self._timeout
         for pause in backoff():
             response: httpx2.Response | None = None  # it is unknown whether the request arrived
-            with suppress(httpx2.TransportError):
+            with suppress(httpx2.RequestError):
                 response = self._http.send(request)
             if response is not None and response.status_code not in RETRYABLE:
                 break
@@ -267,6 +272,15 @@ def _text(value: object) -> str | list[str]:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [str(each) for each in value]
     return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _object(response: httpx2.Response) -> JsonObject | None:
+    """Returns the JSON object of a response, or None if it has none: a proxy may have answered."""
+    try:
+        found = response.json()
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _retry_after(response: httpx2.Response | None) -> float | None:
@@ -350,7 +364,7 @@ class Follower:
                         event: Event = json.loads(message.data)
                         yield event
                     self._cursor.move(message.id)
-        except httpx2.TransportError:
+        except httpx2.RequestError:
             pass  # refused, cut, or without a heartbeat for too long
         if pause is not None:
             time.sleep(pause)

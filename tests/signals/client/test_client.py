@@ -278,6 +278,31 @@ def test_without_a_saved_cursor_it_starts_at_the_end_of_the_log(server, card, no
     assert heard[0]["signal"]["id"] == later
 
 
+def of_a_proxy(status, content, **headers):
+    """An answer that is not the service's. Its content is decoded when it is read."""
+    of_type = {"Content-Type": "application/json", **headers}
+    return httpx2.Response(status, headers=of_type, stream=httpx2.ByteStream(content))
+
+
+BROKEN_GZIP = {"Content-Encoding": "gzip"}
+
+
+@pytest.mark.parametrize("content", [b"<p>Sign in to the network.</p>", b"[]", b"", b"\xff"])
+@pytest.mark.parametrize("headers", [{}, BROKEN_GZIP], ids=["plain", "gzip"])
+def test_an_answer_that_is_not_the_services_is_unreachable(server, content, headers):
+    line = Watched(lambda number: of_a_proxy(200, content, **headers))
+    with client(server, transport=line, timeout=0) as engine, pytest.raises(UnreachableError):
+        engine.card()
+
+
+@pytest.mark.parametrize("content", [b"<p>Blocked.</p>", b"[]", b'"no"', b"", b"\xff"])
+def test_a_refusal_that_is_not_the_services_has_its_status_only(server, content):
+    line = Watched(lambda number: of_a_proxy(403, content))
+    with client(server, transport=line) as engine, pytest.raises(Refusal) as refused:
+        engine.card()
+    assert (refused.value.status, refused.value.code, refused.value.problem) == (403, "", {})
+
+
 def follow(engine, cursor, start):
     """Follows the feed from a cursor on."""
     cursor.write_text(start)
@@ -366,12 +391,15 @@ def test_a_lost_log_ends_following_with_a_refusal(engine, tmp_path):
 
 
 SILENT = httpx2.Response(200, headers={"Content-Type": "text/event-stream"}, content=b"")
+UNREADABLE = of_a_proxy(200, b"data: {", **{"Content-Type": "text/event-stream", **BROKEN_GZIP})
 OLDER = httpx2.Response(200, json={"events": [], "next": "c", "more": False})
 
 
-@pytest.mark.parametrize("answer", [SILENT, OLDER, httpx2.Response(406), httpx2.Response(429)])
+@pytest.mark.parametrize(
+    "answer", [SILENT, UNREADABLE, OLDER, httpx2.Response(406), httpx2.Response(429)]
+)
 def test_without_a_stream_it_polls(server, engine, card, nonce, tmp_path, answer):
-    """A proxy that holds a stream back, a server without streams, one that offers no more."""
+    """A proxy that holds a stream back or breaks it, a server without streams or with no more."""
     line = Watched(lambda number: answer if number == 1 else None)
     with client(server, transport=line) as follower:
         events = follow(follower, tmp_path / "cursor", engine.tail())
@@ -384,7 +412,10 @@ def test_it_follows_on_when_the_service_was_away_for_longer_than_a_call_tries(
     server, engine, card, nonce, tmp_path, pauses, caplog
 ):
     """It says once that the service is away, and once that it is back."""
-    answers = [httpx2.Response(503), httpx2.Response(503), httpx2.ConnectError("Nobody listens.")]
+    answers = [
+        *(httpx2.Response(503), httpx2.Response(503), httpx2.ConnectError("Nobody listens.")),
+        *(of_a_proxy(200, b"<p>Soon.</p>"), of_a_proxy(200, b"no gzip", **BROKEN_GZIP)),
+    ]
     line = Watched(lambda number: answers[number - 1] if number <= len(answers) else None)
     with client(server, transport=line, timeout=0) as follower:
         events = follow(follower, tmp_path / "cursor", engine.tail())
