@@ -99,15 +99,17 @@ function replaceParts(page) {
 // A note in its place asks to reload the page. All else of the part is current.
 function holdBackConsent(part, fresh) {
   const shown = part.querySelector("[data-consent]")?.dataset.consent;
+  const isNews = !part.querySelector("[data-outdated]");
   for (const form of fresh.querySelectorAll("[data-consent]")) {
-    if (form.dataset.consent !== shown) form.replaceWith(reloadToEnrol());
+    if (form.dataset.consent !== shown) form.replaceWith(reloadToEnrol(isNews));
   }
 }
 
-function reloadToEnrol() {
+// A screen reader announces it once.
+function reloadToEnrol(isNews) {
   const note = document.createElement("p");
   note.dataset.outdated = "";
-  note.setAttribute("role", "status");
+  if (isNews) note.setAttribute("role", "status");
   const link = document.createElement("a");
   link.href = location.href;
   link.textContent = "Reload this page";
