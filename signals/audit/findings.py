@@ -11,7 +11,8 @@ MAX_EXAMPLES = 5  # breaches listed by name for each promise
 NOT_COVERED = (
     "users: email addresses, passwords, second factors, sessions, preferences, and which user owns "
     "a desk; who is staff, except that no owner of a desk is",
-    "token digests and what is encrypted, except that a configured key can read each of them",
+    "token digests, except that the key of each is configured, unless it is revoked or expired; "
+    "what is encrypted, except that a configured key can read it",
     "when each token was last used",
     "the hosts of webhooks, and the keys with which requests made them",
     "what a runner changes of a webhook: its cursor, failures, next attempt, lease, tests, "
@@ -122,7 +123,9 @@ class Findings:
         self.nonces = Finding("nonces: no signer used one twice")
         self.users = Finding("users: staff have every permission and no desk")
         self.places = Finding("webhooks and notices: none goes on beyond the end of the log")
-        self.digests = Finding("tokens: the key of each digest is in TOKEN_KEYS")
+        self.digests = Finding(
+            "tokens: the key of each digest is in TOKEN_KEYS, unless it is revoked or expired"
+        )
         self.sealed = Finding("signing secrets: a key in SECRET_KEYS decrypts each")
         self.webhooks = Finding(
             "webhooks: a key in SECRET_KEYS decrypts each URL, secret and answer"

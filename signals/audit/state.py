@@ -8,6 +8,7 @@ from django.conf import settings
 from django.db import connection
 from django.db.models import Count, F, Q, Window
 from django.db.models.functions import Lag
+from django.utils import timezone
 
 from desks.models import Bookmark, Desk, User
 from desks.models.chat import Chat
@@ -97,16 +98,19 @@ def check_places(findings: Findings) -> None:
 
 
 def check_keys(findings: Findings) -> None:
-    """Checks the digest key of each unrevoked token, and decrypts each secret and second factor.
+    """Checks the digest key of each active token, and decrypts each secret and second factor.
 
-    Only a signing secret that has ended may have no text.
+    A token that has expired needs no key: ``rotate_keys`` does not wait for it. As in a turn, the
+    time is the later of the log's and the clock's, because nothing has to follow an expiry in the
+    log. Only a signing secret that has ended by the log's time may have no text.
     """
-    tokens = Token.objects.filter(revoked_at=None)
+    at = Head.objects.get().at
+    tokens = Token.objects.active(max(at, timezone.now()))
     findings.digests.count = tokens.count()
     unknown = tokens.exclude(key_id__in=[keys.key_id(key) for key in settings.TOKEN_KEYS])
     for public_id in unknown.values_list("public_id", flat=True).iterator():
         findings.digests.breach(public_id)
-    erased = Q(key_id=NO_TEXT, ends_at__lte=Head.objects.get().at)
+    erased = Q(key_id=NO_TEXT, ends_at__lte=at)
     for secret in SigningSecret.objects.exclude(erased).order_by("pk").iterator():
         _check(findings.sealed, secret.public_id, secret.decrypt)
     for row in _of_webhooks():

@@ -21,18 +21,27 @@ from desks.models.chat import Chat
 from events.actors import SYSTEM
 from events.management.base_command import COULD_NOT_RUN
 from events.times import to_rfc3339
-from signals.webhooks.actions import change
+from signals.webhooks.actions import change, replace_secret
 from signals.webhooks.models import DeliveryAttempt, Subscription
 from tests import staff
 from tests.client import ME, get
-from tests.factories import a_bot, a_desk_token, a_platform_token, a_shared_secret, a_staff_user
+from tests.factories import (
+    a_bot,
+    a_desk,
+    a_desk_token,
+    a_platform_token,
+    a_shared_secret,
+    a_staff_user,
+)
 from tests.signals.notices.chats.stage import DISCORD, a_chat
 from tests.signals.webhooks.stage import URL, a_webhook, secrets_of
+from tokens import actions as tokens
 from tokens import key_rotation
 from tokens.choices import Source
 from tokens.crypto import keys
 from tokens.models import SigningSecret, Token
 from tokens.models.secret import decrypt
+from tokens.secret_erasure import erase_ended
 
 pytestmark = pytest.mark.django_db
 
@@ -52,6 +61,7 @@ def new_key(settings) -> Callable[[], None]:
 
 def only_first(settings) -> None:
     settings.SECRET_KEYS = settings.SECRET_KEYS[:1]
+    settings.TOKEN_KEYS = settings.TOKEN_KEYS[:1]
     settings.SECRET_KEY_FALLBACKS = []
 
 
@@ -189,6 +199,31 @@ def test_revoked_and_expired_tokens_are_not_listed(desk, new_key):
     )
     new_key()
     assert len(rotate(FOUND_SOME)["tokensOnOldKeys"]) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_once_nothing_needs_an_old_key_the_audit_passes_with_the_first_keys_alone(
+    settings, new_key
+):
+    """A token has expired, and nothing has happened since. Secrets have ended or soon will."""
+    desk, now, hour = a_desk(), timezone.now(), timedelta(hours=1)
+    used = a_desk_token(desk)
+    tokens.mint_platform_token(name="Engine", scopes=["read"], expires_at=now + hour, actor=SYSTEM)
+    a_shared_secret(Source.NOX), a_shared_secret(Source.NOX)
+    erase_ended()
+    a_shared_secret(Source.FLOOR), a_shared_secret(Source.FLOOR)
+    tokens.generate_secret(source=Source.FLOOR, overlap=24 * hour, actor=SYSTEM)
+    replace_secret(webhook=a_webhook(desk), overlap=24 * hour, actor=SYSTEM)
+    a_chat(desk.user), TOTP.activate(desk.user, generate_totp_secret())
+    staff.a_client(a_desk().user, "password")
+    new_key()
+    with time_machine.travel(now + 2 * hour):
+        get(ME, used)
+        assert rotate(FOUND_SOME)["tokensOnOldKeys"] == []
+        rotate()
+        only_first(settings)
+        rotate()
+        call_command("audit", stdout=StringIO())
 
 
 @pytest.mark.parametrize("kind", ["SECRET_KEY", "SECRET_KEYS"])
