@@ -59,6 +59,13 @@ class Election(models.Model):
             models.Index(
                 fields=["desk", "opened"], name="election_open", condition=Q(closed__isnull=True)
             ),
+            # The elections of a desk's bots are without number. Whether it ever enrolled is read
+            # under the log's lock, and when it did for each page of its feed.
+            models.Index(
+                fields=["desk", "opened"],
+                name="election_enrolled",
+                condition=Q(card__isnull=False),
+            ),
         ]
         constraints = [
             models.UniqueConstraint(

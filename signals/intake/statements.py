@@ -68,7 +68,8 @@ class DecisionState(NamedTuple):
     standing: int | None
     pair: str
     direction: str
-    was_enrolled: bool | None  # None unless the desk has no election
+    # Whether the desk ever elected a card. None unless it has no election, or for a bot's signal.
+    was_enrolled: bool | None
     max_age_seconds: int | None
 
     @property
@@ -121,7 +122,10 @@ def insert(turn: Turn, signals: Sequence[Signal], events: Sequence[Event]) -> No
 
 @functools.cache
 def _state_query(vendor: str) -> str:
-    """The statement that selects one row of ``DecisionState`` for each question, in their order."""
+    """The statement that selects one row of ``DecisionState`` for each question, in their order.
+
+    OFFSET 0 has the reason of ``_join_by_row``: PostgreSQL would find all desks that ever enrolled.
+    """
     join = _join_by_row if vendor == "postgresql" else _join
     return f"""
 SELECT CASE WHEN sent.token IS NOT NULL THEN {TOKEN_IS_ACTIVE}
@@ -132,8 +136,9 @@ SELECT CASE WHEN sent.token IS NOT NULL THEN {TOKEN_IS_ACTIVE}
        desk.public_id, desk.connected, desk.deactivated, desk.enrolled_id,
        card.id, card.pair, card.direction, card.standing,
        COALESCE(of_bot.pair, of_desk.pair), COALESCE(of_bot.direction, of_desk.direction),
-       CASE WHEN of_desk.pair IS NULL AND of_bot.pair IS NULL AND desk.id IS NOT NULL THEN EXISTS (
-           SELECT 1 FROM {ELECTION} WHERE desk_id = desk.id AND card_id IS NOT NULL) END,
+       CASE WHEN sent.bot_id IS NULL AND of_desk.pair IS NULL AND desk.id IS NOT NULL THEN EXISTS (
+           SELECT 1 FROM {ELECTION} WHERE desk_id = desk.id AND card_id IS NOT NULL
+           LIMIT 1 OFFSET 0) END,
        (SELECT max_age FROM {BOT} WHERE id = sent.bot_id)
 FROM {_sent(vendor)} AS sent
 LEFT JOIN {CARD} AS card ON card.closed IS NULL

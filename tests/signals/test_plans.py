@@ -39,6 +39,7 @@ from tests.client import (
     push,
     signed_in,
 )
+from tests.crowd import a_crowd
 from tests.factories import (
     a_bot,
     a_card,
@@ -155,6 +156,43 @@ def test_what_a_desk_removed_and_withdrew_is_not_read_under_the_lock(desk):
     ]
     assert len(plans) >= 4
     assert [plan for plan in plans if not re.search("bot_of_desk|election_open", plan)] == []
+
+
+def test_what_the_bots_of_a_desk_elected_is_not_read_to_find_whether_it_ever_enrolled(card):
+    """It is read under the lock, and a desk's bots can have had any number of elections."""
+    a_crowd(card, 1000)
+    desk, engine, now = a_connected_desk(), a_platform_token(), timezone.now()
+    bot = a_bot(desk)
+    actions.withdraw(desk=desk, actor=desk.actor, automation=bot.automation)
+    Election.objects.bulk_create(
+        Election(
+            desk=desk,
+            automation=bot.automation,
+            pair="A/B",
+            direction="long",
+            elected_at=now,
+            opened=at,
+            closed=at + 1,
+            reason=WithdrawalReason.ASKED,
+        )
+        for at in range(10**6, 10**6 + 1000)
+    )
+    execute("ANALYZE")
+    with CaptureQueriesContext(connection) as queries:
+        pushed = push(tradingview(bot), secret=bot.secret)
+        deployed = post(deploy_path(desk.public_id), deploy(), engine)
+    assert code(pushed) == "no_election"
+    assert deployed.json()["reason"] == "not_enrolled"
+    decided = [query["sql"] for query in queries if "AS spent" in query["sql"]]
+    assert len(decided) == 2
+    for statement in decided:
+        if connection.vendor == "postgresql":
+            assert_bounded(statement, most=10)
+        else:
+            steps = [step for *_, step in execute("EXPLAIN QUERY PLAN " + statement)]
+            read = [step for step in steps if " desks_election USING" in step]
+            assert [step for step in read if "election_enrolled" not in step] == []
+            assert read
 
 
 @on_postgresql
@@ -590,7 +628,8 @@ def wants(of_desk, of_bot, of_token, signal):
         "desk_enrolled": f"{DESKS}?ready=0",
         "desk_unconnected": f"{DESKS}?connected=0",
         "election_card": f"{DESKS}?signal={signal}",
-        "election_desk": f"{EVENTS}?userId={of_desk}",
+        "election_desk": f"{list_of(Election)}?q={of_desk}",
+        "election_enrolled": f"{EVENTS}?userId={of_desk}",
         "event_topic": f"{EVENTS}?userId={of_desk}",
         "event_topic_kind": f"{EVENTS}?userId={of_desk}&kind=desk.created",
         "event_kind": f"{EVENTS}?kind=desk.created",

@@ -3,10 +3,12 @@
 from collections.abc import Callable
 
 import pytest
+from django.utils import timezone
 
 from desks import actions
 from desks.models import Desk
 from events.actors import SYSTEM
+from signals.intake.statements import StateQuery, load_states
 from signals.law.refusals import DeskNotReady
 from tests.client import deploy_path, post, push
 from tests.factories import a_card, a_connected_desk, a_desk, a_platform_token, a_ready_desk
@@ -54,3 +56,12 @@ def test_the_refusal_gives_the_reason(make, reason):
         problem = answer.json()
         assert (problem["code"], problem["reason"]) == ("desk_not_ready", reason)
         assert problem["detail"] == DeskNotReady.REASONS[reason]
+
+
+def test_for_a_signal_of_a_bot_it_is_not_looked_whether_the_desk_ever_enrolled():
+    """Only the refusal of another signal says so, and this is read under the log's lock."""
+    desk = a_ready_desk(a_card())
+    actions.withdraw(desk=desk, actor=SYSTEM)
+    of_bot: StateQuery = {"user_id": desk.public_id, "bot_id": "bot_1"}
+    states = load_states([of_bot, {"user_id": desk.public_id}], timezone.now())
+    assert [state.was_enrolled for state in states] == [None, True]
