@@ -12,22 +12,29 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Max, OuterRef, QuerySet, Subquery
+from django.db.models import Max, QuerySet
 from django.utils import timezone
 
 from desks.actions import refuse_inactive, refuse_removed
 from desks.expectation_rules import MAX_AGE, MAX_EVERY, MAX_GRACE, MIN_EVERY, Expectation
-from desks.models import Automation, User
+from desks.models import Automation, Bookmark, User
 from desks.models.automation import NOT_EXPECTED, AutomationQuerySet
 from events import log
 from events.actors import SYSTEM, Actor
-from events.feed import read_head
+from events.feed import IndexRange, in_order, read_head
 from events.http.refusals import FieldCode, Invalid
 from events.kinds import Kind
-from events.models import Event
+from events.models import Event, Head
+from events.statements import fetch_all, parse_datetime
 from events.times import to_rfc3339, zone_named
 
 MAX_PER_TURN = 50  # bounds how long one turn holds the log's lock
+# How much one statement reads of the log, and of a bot's events. One that took longer than its
+# timeout would end the watch for everybody, and again at each start.
+POSITIONS_AT_ONCE = 2000
+PARTS_AT_ONCE = 50  # of so many positions, in one look
+EVENTS_AT_FIRST, EVENTS_AT_ONCE = 20, 500
+HEARD = "bots heard again"  # the name of a bookmark
 Columns = Mapping[str, int | datetime | None]  # of a bot
 FILL = Kind.SIGNAL_FILLED  # every accepted signal of a bot is a fill
 
@@ -98,39 +105,85 @@ def _columns(expectation: Expectation | None, at: datetime, zone: str) -> Column
 
 
 class Watch:
-    """The watch of one process. It remembers how far it has read the log."""
+    """The watch of one process. It remembers how far it has read the log.
+
+    A bookmark remembers it too, so that another process goes on from there: since a bot fell silent
+    any number of its signals can have been refused.
+    """
 
     def __init__(self) -> None:
         self._read_to: int | None = None
 
-    def look(self, now: datetime) -> None:
-        """Decides everything that is due at ``now``."""
-        self._look_for_heard()
+    def look(self, now: datetime) -> bool:
+        """Decides everything that is due at ``now``. Returns whether there is more to read.
+
+        There is if nobody has watched for long. Bots that are late do not wait for it.
+        """
+        parts = 1
+        while (more := self._look_for_heard()) and parts < PARTS_AT_ONCE:
+            parts += 1
         while _look_for_late(now):
             pass
+        return more
 
-    def _look_for_heard(self) -> None:
-        """Records ``automation.heard`` for each silent bot that had a signal accepted."""
-        head = read_head().position
+    def _look_for_heard(self) -> bool:
+        """Records ``automation.heard`` for each silent bot with a fill in the next part of the log.
+
+        Returns whether there is more to read.
+        """
+        head = read_head()
         silent = Automation.objects.silent()
-        if self._read_to is not None and self._read_to <= head:
-            new = Event.objects.filter(position__gt=self._read_to, position__lte=head)
-            found = new.filter(kind=FILL, bot_id__in=silent.values("pk"))
-            silent = silent.filter(pk__in=set(found.values_list("bot_id", flat=True)))
-        heard = _with_heard(silent, first_after="silent_from").filter(heard__isnull=False)
-        while bots := list(heard[:MAX_PER_TURN]):
-            _record_heard(bots)
-        self._read_to = head
+        first = silent.order_by("silent_from").values_list("silent_from", flat=True).first()
+        if first is None:
+            return False
+        after = max(first, self._begin(head))
+        upto = min(head.position, after + POSITIONS_AT_ONCE)
+        new = Event.objects.filter(position__gt=after, position__lte=upto)
+        heard = _heard_again(silent, new.filter(kind=FILL, bot_id__isnull=False))
+        for start in range(0, len(heard), MAX_PER_TURN):
+            _record_heard(heard[start : start + MAX_PER_TURN])
+        self._keep(head, upto)
+        return upto < head.position
+
+    def _begin(self, head: Head) -> int:
+        """The position up to which the log was read, 0 if that is not known or is beyond its end.
+
+        Every fill up to there, of a bot that was silent then, has its ``automation.heard``.
+        """
+        if self._read_to is not None and self._read_to <= head.position:
+            return self._read_to
+        kept = Bookmark.objects.filter(name=HEARD, epoch=head.epoch, position__lte=head.position)
+        return kept.values_list("position", flat=True).first() or 0
+
+    def _keep(self, head: Head, position: int) -> None:
+        if self._read_to != position:
+            kept = {"epoch": head.epoch, "position": position}
+            Bookmark.objects.update_or_create(name=HEARD, defaults=kept)
+            self._read_to = position
+
+
+def _heard_again(silent: AutomationQuerySet, fills: QuerySet[Event]) -> list[Any]:
+    """The silent bots that sent these, with ``heard``: when the first since then was accepted."""
+    sent = list(fills.order_by("position").values_list("position", "bot_id", "at"))
+    senders = silent.filter(pk__in={bot_id for _, bot_id, _ in sent})
+    bots: dict[str | None, Any] = {bot.pk: bot for bot in senders.select_related("desk__user")}
+    heard: dict[str, Any] = {}
+    for position, bot_id, at in sent:
+        bot = bots.get(bot_id)
+        if bot and bot.pk not in heard and position > bot.silent_from:
+            bot.heard = at
+            heard[bot.pk] = bot
+    return list(heard.values())
 
 
 def _look_for_late(now: datetime) -> bool:
     """Looks at the next bots that are due. Returns whether more may be."""
     head = read_head().position
     due = Automation.objects.filter(due_at__lte=now).order_by("due_at", "pk")
-    bots = list(_with_heard(due)[:MAX_PER_TURN])
+    bots = _with_heard(due[:MAX_PER_TURN], head)
     late = []
     for bot in bots:
-        deadline = _deadline(bot, _last_heard(bot.expected_since, bot.heard))
+        deadline = _deadline(bot, bot.heard)
         if deadline > now:
             Automation.objects.filter(pk=bot.pk, due_at=bot.due_at).update(due_at=deadline)
         else:
@@ -150,7 +203,7 @@ def _record_late(late: Sequence[Automation], head: int) -> int:
         heard = dict(fills.values_list("bot_id").annotate(Max("at")))
         recorded = 0
         for bot in _unchanged(late, "due_at"):
-            since = heard.get(bot.pk) or _last_heard(bot.expected_since, bot.heard)
+            since = heard.get(bot.pk, bot.heard)
             deadline = _deadline(bot, since)
             changed: Columns = {"due_at": deadline}
             if deadline <= turn.at:
@@ -177,23 +230,33 @@ def _unchanged(bots: Sequence[Automation], column: str) -> list[Any]:
     return [bot for bot in bots if getattr(current[bot.pk], column) == getattr(bot, column)]
 
 
-def _with_heard(bots: AutomationQuerySet, first_after: str = "") -> QuerySet[Any]:
-    """The bots with ``heard``: when their last signal was accepted, None if none was.
+def _with_heard(bots: AutomationQuerySet, head: int) -> list[Any]:
+    """The bots with ``heard``: when each was last heard, up to the position ``head``.
 
-    ``first_after`` names a column with a position: then it is the first signal after that.
+    The time of a bot begins when its owner said that it is expected.
     """
-    fills = Event.objects.filter(
-        topic=OuterRef("desk__public_id"), bot_id=OuterRef("pk"), kind=FILL
-    )
-    if first_after:
-        fills = fills.filter(position__gt=OuterRef(first_after))
-    latest = fills.order_by("position" if first_after else "-position")
-    return bots.select_related("desk__user").annotate(heard=Subquery(latest.values("at")[:1]))
+    found: list[Any] = list(bots.select_related("desk__user"))
+    for bot in found:
+        bot.heard = _last_heard(bot, bot.expected_since, head)
+    return found
 
 
-def _last_heard(since: datetime, heard: datetime | None) -> datetime:
-    """When a bot was last heard. Its time begins when its owner said that it is expected."""
-    return max(since, heard) if heard else since
+def _last_heard(bot: Automation, since: datetime, head: int) -> datetime:
+    """When the last signal of a bot was accepted, or ``since`` if that is later.
+
+    Most often it is among the bot's newest events. A bot can have any number of refusals after it:
+    each statement reads a limited number of them, backwards.
+    """
+    limit = EVENTS_AT_FIRST
+    while True:
+        of_bot = IndexRange({"topic": bot.desk.public_id, "bot_id": bot.pk}, 1, head)
+        events = fetch_all(*in_order("position, kind, at", of_bot, limit, "DESC"))
+        for _, kind, at in events:
+            if kind == FILL:
+                return max(since, parse_datetime(at))
+        if len(events) < limit or parse_datetime(events[-1][2]) <= since:
+            return since
+        head, limit = events[-1][0] - 1, EVENTS_AT_ONCE
 
 
 def _deadline(bot: Automation, heard: datetime) -> datetime:

@@ -22,7 +22,9 @@ NOT_COVERED = (
     "internal row numbers",
     "the exact time of a disconnection, a withdrawal, a deactivation or the decision to end a "
     "secret: no table repeats it, so only its order among the other events is checked",
-    "when the service looks next whether a bot is silent, and the time zone of its trading days",
+    "when the service looks next whether a bot is silent, the time zone of its trading days, and "
+    "the position up to which it has looked for bots that were heard again, except that it is not "
+    "beyond the end of the log",
     "notices that wait to be sent, which kinds of notice each user gets, which refusals and "
     "concerns had one, and the position up to which notices were written, except that it is not "
     "beyond the end of the log",
@@ -122,7 +124,9 @@ class Findings:
         )
         self.nonces = Finding("nonces: no signer used one twice")
         self.users = Finding("users: staff have every permission and no desk")
-        self.places = Finding("webhooks and notices: none goes on beyond the end of the log")
+        self.places = Finding(
+            "webhooks, notices and the watch for bots: none goes on beyond the end of the log"
+        )
         self.digests = Finding(
             "tokens: the key of each digest is in TOKEN_KEYS, unless it is revoked or expired"
         )

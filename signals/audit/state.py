@@ -84,7 +84,7 @@ def check_users(findings: Findings) -> None:
 
 
 def check_places(findings: Findings) -> None:
-    """Where deliveries and notices go on. A position of another epoch is none here."""
+    """Where deliveries, notices and the watch go on. A position of another epoch is none here."""
     head = read_head()
     webhooks = Subscription.objects.filter(cursor_epoch=head.epoch)
     bookmarks = Bookmark.objects.filter(epoch=head.epoch)

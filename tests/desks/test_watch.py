@@ -4,13 +4,16 @@ from datetime import timedelta
 
 import pytest
 import time_machine
+from django.db import connection
 from django.db.models.signals import post_init
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from desks import expectations
 from desks.expectations import Watch, count_days_in_new_zone
-from desks.models import Automation, User
+from desks.models import Automation, Bookmark, User
 from events.actors import SYSTEM
+from events.kinds import Kind
 from events.models import Event, Head
 from events.times import to_rfc3339
 from tests.client import code, push
@@ -35,6 +38,10 @@ def clock():
 
 def heard(bot):
     assert code(push(tradingview(bot), secret=bot.secret)) == "ok"
+
+
+def refused(bot):
+    assert code(push(tradingview(bot, pair="NOT/IT"), secret=bot.secret)) == "pair_mismatch"
 
 
 def look():
@@ -95,7 +102,7 @@ def test_the_event_says_when_the_bot_was_last_heard_and_when_it_was_due(bot, clo
 def test_only_an_accepted_signal_counts_as_heard(bot, clock):
     expect(bot, OFTEN)
     clock.shift(64 * MINUTE)
-    assert code(push(tradingview(bot, pair="NOT/IT"), secret=bot.secret)) == "pair_mismatch"
+    refused(bot)
     clock.shift(2 * MINUTE)
     look()
     assert told() == [("automation.quiet", bot.id)]
@@ -133,6 +140,100 @@ def test_a_watch_that_begins_later_finds_who_was_heard_meanwhile(bot, clock):
     assert [kind for kind, _ in told()] == ["automation.quiet", "automation.heard"]
 
 
+def test_a_watch_that_begins_later_goes_on_where_another_one_was(desk, clock, monkeypatch):
+    """It reads one position with each statement, and none that the other one has read."""
+    monkeypatch.setattr(expectations, "POSITIONS_AT_ONCE", 1)
+    silent, other = a_bot(desk), a_bot(desk)
+    expect(silent, OFTEN)
+    clock.shift(2 * HOUR)
+    look()
+    for _ in range(5):
+        heard(other)
+    assert [reads_of_the_log() for _ in range(2)] == [5, 1]
+    heard(silent)
+    look()
+    assert told()[-1] == ("automation.heard", silent.id)
+
+
+@pytest.mark.parametrize("kept", [{"epoch": "ffffffff"}, {"position": 1000}])
+def test_a_watch_that_begins_after_a_restore_does_not_go_on_in_another_log(bot, clock, kept):
+    expect(bot, OFTEN)
+    clock.shift(2 * HOUR)
+    look()
+    heard(bot)
+    Bookmark.objects.create(name=expectations.HEARD, **{**here(), **kept})
+    look()
+    assert told()[-1] == ("automation.heard", bot.id)
+
+
+def here() -> dict[str, object]:
+    """The end of the log."""
+    return {"epoch": Head.objects.get().epoch, "position": Head.objects.get().position}
+
+
+def reads_of_the_log() -> int:
+    """How many statements of a look read events."""
+    with CaptureQueriesContext(connection) as queries:
+        look()
+    return sum("events_event" in query["sql"] for query in queries)
+
+
+def test_what_a_bot_sent_before_it_fell_silent_is_not_heard_however_late_it_is_read(
+    desk, clock, monkeypatch
+):
+    """Nobody watched for hours. It falls silent before all fills from then are read."""
+    monkeypatch.setattr(expectations, "POSITIONS_AT_ONCE", 1)
+    monkeypatch.setattr(expectations, "PARTS_AT_ONCE", 1)
+    first, later = a_bot(desk), a_bot(desk)
+    expect(first, OFTEN)
+    clock.shift(2 * HOUR)
+    look()
+    expect(later, OFTEN)
+    heard(later)
+    heard(later)
+    clock.shift(2 * HOUR)
+    assert look()
+    both = [("automation.quiet", first.id), ("automation.quiet", later.id)]
+    assert told() == both
+    while look():
+        pass
+    assert told() == both
+
+
+@pytest.mark.parametrize("refusals", [0, 1, 2, 3, 4, 5])
+def test_the_last_fill_is_found_behind_any_number_of_refusals(bot, clock, monkeypatch, refusals):
+    """Also where a statement ends: the first one reads one event, and the others two."""
+    monkeypatch.setattr(expectations, "EVENTS_AT_FIRST", 1)
+    monkeypatch.setattr(expectations, "EVENTS_AT_ONCE", 2)
+    expect(bot, OFTEN)
+    clock.shift(MINUTE)
+    heard(bot)
+    last = Event.objects.latest("position").at
+    clock.shift(MINUTE)
+    for _ in range(refusals):
+        refused(bot)
+    clock.shift(2 * HOUR)
+    look()
+    assert row(bot).silent_since == last
+
+
+def test_what_was_refused_before_a_bot_was_expected_is_not_read(desk, clock, monkeypatch):
+    monkeypatch.setattr(expectations, "EVENTS_AT_FIRST", 1)
+    monkeypatch.setattr(expectations, "EVENTS_AT_ONCE", 1)
+    reads = []
+    for refusals in (0, 5):
+        bot = a_bot(desk)
+        for _ in range(refusals):
+            refused(bot)
+        clock.shift(MINUTE)
+        expect(bot, OFTEN)
+        clock.shift(2 * HOUR)
+        reads.append(reads_of_the_log())
+        assert told()[-1] == ("automation.quiet", bot.id)
+        expect(bot, None)
+    assert reads[0] == reads[1]
+
+
 def test_another_expectation_ends_the_silence_without_an_event_of_its_own(bot, clock):
     expect(bot, OFTEN)
     clock.shift(2 * HOUR)
@@ -149,7 +250,7 @@ def test_a_signal_that_comes_before_the_turn_keeps_the_bot_from_being_silent(bot
     expect(bot, OFTEN)
     clock.shift(2 * HOUR)
     head = Head.objects.get().position
-    late = list(expectations._with_heard(Automation.objects.filter(pk=bot.id)))
+    late = expectations._with_heard(Automation.objects.filter(pk=bot.id), head)
     heard(bot)
     assert expectations._record_late(late, head) == 0
     assert told() == []
@@ -160,10 +261,11 @@ def test_of_two_processes_that_read_the_same_rows_one_writes(bot, clock):
     expect(bot, OFTEN)
     clock.shift(2 * HOUR)
     head = Head.objects.get().position
-    late = list(expectations._with_heard(Automation.objects.filter(pk=bot.id)))
+    late = expectations._with_heard(Automation.objects.filter(pk=bot.id), head)
     assert [expectations._record_late(late, head) for _ in range(2)] == [1, 0]
     heard(bot)
-    back = list(expectations._with_heard(Automation.objects.silent(), first_after="silent_from"))
+    fills = Event.objects.filter(kind=Kind.SIGNAL_FILLED)
+    back = expectations._heard_again(Automation.objects.silent(), fills)
     for _ in range(2):
         expectations._record_heard(back)
     assert [kind for kind, _ in told()] == ["automation.quiet", "automation.heard"]

@@ -6,16 +6,18 @@ And what a request costs: how many statements, BEGIN and COMMIT among them.
 import json
 import re
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
+import time_machine
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from desks import actions
 from desks.event_data import WithdrawalReason
-from desks.models import Automation, Card, Election
+from desks.expectations import Watch
+from desks.models import Automation, Bookmark, Card, Election
 from events.feed import MAX_CHECKED_PER_PAGE
 from events.http.cursors import log_cursor, scan_cursor
 from events.kinds import GROUPS, Kind
@@ -48,6 +50,8 @@ from tests.factories import (
     a_platform_token,
     a_ready_desk,
     a_shared_secret,
+    expect,
+    expecting,
 )
 from tests.signals.bodies import deploy, fanout, floor, tradingview
 from tests.signals.webhooks.stage import a_webhook, act, an_active_webhook
@@ -276,6 +280,82 @@ def test_the_list_of_bots_reads_a_limited_part_of_a_large_log(desk):
     assert listed["today"]["filled"] + listed["today"]["refused"] == counts.MAX_OF_BOT
     assert len(queries) <= 6
     assert whole_reads(queries) == []
+
+
+# Refusals of a bot, and as many fills of another bot of its desk.
+REFUSALS = """
+INSERT INTO events_event (position, kind, at, topic, content)
+SELECT head.position + i, CASE WHEN i % 2 = 0 THEN 'signal.refused' ELSE 'signal.filled' END,
+       head.at + i * interval '1 millisecond', '{desk}',
+       jsonb_build_object('signal', null, 'data', jsonb_build_object(
+           'botId', CASE WHEN i % 2 = 0 THEN '{bot}' ELSE 'bot_other' END))
+FROM events_head AS head, generate_series(1, 20000) AS i;
+UPDATE events_head SET position = position + 20000, at = at + interval '20 seconds';
+REINDEX TABLE events_event;
+ANALYZE"""
+
+
+def look(later):
+    """Looks which bots are late or heard again so much later. Each statement reads little.
+
+    Afterwards nothing is due, so the plans are those of a look that is rolled back before.
+    """
+    execute("SAVEPOINT before")
+    with (
+        time_machine.travel(timezone.now() + later),
+        CaptureQueriesContext(connection) as queries,
+    ):
+        Watch().look(timezone.now())
+    execute("ROLLBACK TO SAVEPOINT before")
+    read = [query["sql"] for query in queries if re.match("SELECT .*events_event", query["sql"])]
+    assert read
+    for statement in read:
+        assert_bounded(statement)
+    with time_machine.travel(timezone.now() + later):
+        Watch().look(timezone.now())
+
+
+def alarms(bot):
+    """What the log says of the bot being late or heard."""
+    kinds = ["automation.quiet", "automation.heard"]
+    return [event.kind for event in Event.objects.filter(kind__in=kinds, bot_id=bot.id)]
+
+
+HOURLY = expecting(timedelta(hours=1), timedelta(0))
+
+
+@on_postgresql
+def test_the_watch_reads_a_limited_part_of_what_a_silent_bot_was_refused(desk):
+    bot, now, hour = a_bot(desk), timezone.now(), timedelta(hours=1)
+    expect(bot, HOURLY)
+    execute("REINDEX TABLE events_event")  # of the rows of other tests, as below
+    look(2 * hour)
+    execute(REFUSALS.format(desk=desk.public_id, bot=bot.id))
+    Bookmark.objects.all().delete()  # as at the first start of this release
+    look(3 * hour)
+    assert alarms(bot) == ["automation.quiet"]
+    with time_machine.travel(now + 3 * hour):
+        assert code(push(tradingview(bot), secret=bot.secret)) == "ok"
+    look(3 * hour)
+    assert alarms(bot) == ["automation.quiet", "automation.heard"]
+
+
+@on_postgresql
+@pytest.mark.parametrize("is_expected_first", [True, False])
+def test_the_watch_reads_a_limited_part_of_what_a_bot_that_never_filled_was_refused(
+    desk, is_expected_first
+):
+    """It is decided, and so is a bot that is due after it."""
+    bot, later = a_bot(desk), a_bot(desk)
+    history = REFUSALS.format(desk=desk.public_id, bot=bot.id)
+    if not is_expected_first:
+        execute(history)
+    expect(bot, HOURLY)
+    if is_expected_first:
+        execute(history)
+    expect(later, HOURLY)
+    look(timedelta(hours=2))
+    assert alarms(bot) == alarms(later) == ["automation.quiet"]
 
 
 # The rows of other tests, which are rolled back, stay in the indexes until they are vacuumed. A
