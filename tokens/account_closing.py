@@ -10,7 +10,7 @@ from django.template.loader import render_to_string
 
 from desks import actions as desks
 from desks.event_data import WithdrawalReason
-from desks.models import Desk, NoticeChoice, QueuedNotice, User
+from desks.models import Chat, Desk, NoticeChoice, QueuedNotice, User
 from desks.notices.outbox import write_security
 from events import log
 from events.actors import Actor
@@ -47,8 +47,15 @@ def close_account(desk: Desk) -> bool:
     while remove_some_bots(desk=desk, actor=actor, most=BOTS_OF_A_TURN):
         pass
     with log.turn(actor=actor) as turn:
-        if not User.objects.filter(pk=user.pk, is_active=True).exists():
+        active = User.objects.filter(pk=user.pk, is_active=True)
+        if active.select_for_update(no_key=True).first() is None:
             return False
+        # Before the notices of the closing are written: this deletes those that wait.
+        _delete_personal_rows(user)
+        end_desk(turn, desk, actor, WithdrawalReason.CLOSED)
+        desks.set_deactivated(desk=desk, kind=Kind.DESK_CLOSED, actor=actor)
+        # Last: this locks the row, with another address, also for who has written a notice to the
+        # user and commits. Such a writer may have locked a chat, second factor or webhook before.
         User.objects.filter(pk=user.pk).update(
             email=NO_ADDRESS.format(user.pk),
             password=no_password,
@@ -56,10 +63,6 @@ def close_account(desk: Desk) -> bool:
             closed_at=turn.at,
             last_login=None,
         )
-        # Before the notices of the closing are written: this deletes those that wait.
-        _delete_personal_rows(user)
-        end_desk(turn, desk, actor, WithdrawalReason.CLOSED)
-        desks.set_deactivated(desk=desk, kind=Kind.DESK_CLOSED, actor=actor)
         write_security(user.pk, subject, body, at=turn.at, address=user.email)
     erase_secrets_of(desk)
     return True
@@ -93,6 +96,8 @@ def reactivate(*, user: User, actor: Actor) -> None:
 def _delete_personal_rows(user: User) -> None:
     EmailAddress.objects.filter(user=user).delete()
     Authenticator.objects.filter(user=user).delete()
+    # Who sends to a chat locks it before its notices, too.
+    list(Chat.objects.select_for_update().filter(user=user).values_list("pk"))
     QueuedNotice.objects.filter(user=user).delete()
     NoticeChoice.objects.filter(user=user).delete()
     _end_sessions(user)

@@ -61,6 +61,8 @@ def take(channel: str, now: datetime) -> list[QueuedNotice]:
     due = QueuedNotice.objects.due(channel, now).select_related(*related)
     with transaction.atomic():
         free = list(due.select_for_update(skip_locked=True, of=("self",))[:BATCH_SIZE])
+        if channel != MAIL:
+            free = _of_unlocked_chats(free)
         granted, _ = spend([(name,)] * len(free), {name: between}, now)
         taken = free[: len(granted)]
         for notice in taken:
@@ -71,6 +73,17 @@ def take(channel: str, now: datetime) -> list[QueuedNotice]:
             chats = [notice.chat_id for notice in taken if notice.chat_id]
             Chat.objects.filter(pk__in=chats).update(leased_until=until)
     return taken
+
+
+def _of_unlocked_chats(notices: Sequence[QueuedNotice]) -> list[QueuedNotice]:
+    """Locks the chats of these notices, and leaves out those whose chat another process has locked.
+
+    It waits for none: whoever has locked a chat may wait for its notices.
+    """
+    chats = Chat.objects.filter(pk__in=[notice.chat_id for notice in notices if notice.chat])
+    free = chats.select_for_update(skip_locked=True, no_key=True)
+    locked = set(free.values_list("pk", flat=True))
+    return [notice for notice in notices if notice.chat is None or notice.chat_id in locked]
 
 
 def begin(notice: QueuedNotice) -> bool:
