@@ -70,7 +70,9 @@ def change_automation(
 def count_days_in_new_zone(user: User) -> None:
     """Looks again at bots that are expected on trading days, after their owner's zone changed."""
     on_trading_days = Automation.objects.filter(due_at__isnull=False, every=None)
-    on_trading_days.filter(desk__user=user).update(due_at=timezone.now())
+    # One row at a time: a turn that removes them may have locked some.
+    for bot in on_trading_days.filter(desk__user=user):
+        on_trading_days.filter(pk=bot.pk).update(due_at=timezone.now())
 
 
 def zone_of(bot: Automation) -> str:

@@ -1,5 +1,6 @@
 """Who fell silent and who was heard again: decided once, from the log."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -17,8 +18,10 @@ from events.kinds import Kind
 from events.models import Event, Head
 from events.times import to_rfc3339
 from tests.client import code, push
+from tests.config.test_waits import beside, wait_for_another_to_wait
 from tests.factories import a_bot, expect, expecting
 from tests.signals.bodies import tradingview
+from tests.signals.webhooks.runner.test_leases import in_own_connection
 from tokens import actions as tokens
 
 pytestmark = pytest.mark.django_db
@@ -296,6 +299,25 @@ def test_a_new_zone_of_the_owner_counts_from_now_on(bot, owner, clock):
     assert User.objects.get(pk=row(bot).desk.user_id).time_zone == "Asia/Tokyo"
     look()
     assert row(bot).due_at == utc - 9 * HOUR
+
+
+@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite locks no rows")
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("held", [0, 1])
+def test_who_changes_the_zone_waits_for_one_bot_without_a_lock_of_another(desk, held):
+    """A turn that ends a desk locks all its bots, in any order."""
+    bots = [a_bot(desk), a_bot(desk)]
+    for bot in bots:
+        expect(bot, expecting(None, timedelta(0)))
+    locked = "SELECT 1 FROM desks_automation WHERE id = %s FOR UPDATE NOWAIT"
+    with ThreadPoolExecutor(1) as threads, beside() as other:
+        other.execute(locked, [bots[held].id])
+        changed = threads.submit(in_own_connection, count_days_in_new_zone, user=desk.user)
+        wait_for_another_to_wait(other)
+        other.execute(locked, [bots[1 - held].id])
+        other.rollback()
+        changed.result()
+    assert Automation.objects.filter(due_at__lte=timezone.now()).count() == 2
 
 
 def test_a_bot_whose_owners_zone_is_not_known_here_is_watched_in_utc(bot, desk, clock):

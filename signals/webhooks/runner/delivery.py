@@ -97,7 +97,10 @@ def due(limit: int) -> list[tuple[int, bool]]:
 def make_due(ids: Collection[int]) -> None:
     """Lets any runner look at those of these webhooks that wait for news and are not leased."""
     waiting = Subscription.objects.filter(pk__in=ids, state=State.ACTIVE, leased_until=None)
-    waiting.filter(next_attempt_at=None).update(next_attempt_at=Now())
+    rows = waiting.filter(next_attempt_at=None).order_by("pk").select_for_update()
+    with transaction.atomic():
+        locked = list(rows.values_list("pk", flat=True))  # in the order of all who wait for several
+        Subscription.objects.filter(pk__in=locked).update(next_attempt_at=Now())
 
 
 def lease(ids: Collection[int]) -> tuple[list[Lease], list[int]]:

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from itertools import chain
 from typing import NamedTuple
 
+from django.db import transaction
 from django.db.models import Case, Count, Exists, F, Min, OuterRef, Q, Subquery, Value, When
 from django.utils import timezone
 
@@ -75,6 +76,7 @@ def advance_quiet(epoch: str, newest: int) -> int:
 
     So their next event is among those that are read together. Returns their number. ``newest``
     must have been read before, and nobody may hold a lease: what is in flight saves its own cursor.
+    It waits for no row that is in use: who has locked one may wait for another.
     """
     quiet = Subscription.objects.filter(
         ~_may_have(newest),
@@ -85,7 +87,10 @@ def advance_quiet(epoch: str, newest: int) -> int:
         cursor_epoch=epoch,
         cursor_position__lt=newest,
     )
-    return quiet.update(cursor_position=newest)
+    with transaction.atomic():
+        free = list(quiet.select_for_update(skip_locked=True).values_list("pk", flat=True))
+        rows = Subscription.objects.filter(pk__in=listed(free, are_numbers=True))
+        return rows.update(cursor_position=newest)
 
 
 def _may_have(newest: int) -> Q:

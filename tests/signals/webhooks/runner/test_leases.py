@@ -32,9 +32,11 @@ from signals.webhooks.runner.delivery import (
     due,
     finish,
     lease,
+    make_due,
 )
 from signals.webhooks.runner.pending_events import read_alone
 from signals.webhooks.runner.rates import Rates
+from tests.config.test_waits import beside, wait_for_another_to_wait
 from tests.factories import a_bot, a_card, a_desk, a_ready_desk
 from tests.signals.outbound.listeners import endpoint, reply, taking
 from tests.signals.webhooks.runner.stage import (
@@ -374,6 +376,54 @@ def test_the_cursor_of_a_session_that_runs_is_not_moved(desk, row):
     head = Head.objects.get()
     pending_events.advance_quiet(head.epoch, head.position)
     assert current(row).cursor_position == leased.position < head.position
+
+
+@pytest.fixture
+def pair(desk):
+    """Two webhooks of a desk that wait for news. The row of the first comes last in the table."""
+    first, second = (subscribe(f"https://{name}.example/", desk)[1] for name in "ab")
+    Subscription.objects.update(next_attempt_at=None, cursor_position=read_head().position)
+    with connection.cursor() as cursor:
+        while (
+            cursor.execute("SELECT id FROM signals_subscription ORDER BY ctid").fetchone()[0]
+            == first.pk
+        ):
+            Subscription.objects.filter(pk=first.pk).update(name="a")
+    return first, second
+
+
+@pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite locks no rows")
+@pytest.mark.django_db(transaction=True)
+class TestTheOrderOfLocks:
+    """A turn that ends a desk locks its webhooks in the order of their ids."""
+
+    def test_who_moves_the_cursors_of_the_quiet_waits_for_none_that_is_locked(self, pair):
+        first, second = pair
+        a_desk()
+        head = Head.objects.get()
+        with beside() as other:
+            other.execute("SELECT 1 FROM signals_subscription WHERE id = %s FOR UPDATE", [first.pk])
+            assert pending_events.advance_quiet(head.epoch, head.position) == 1
+        assert current(second).cursor_position == head.position
+
+    def test_who_hands_several_over_waits_for_the_first_and_has_not_locked_the_second(self, pair):
+        first, second = pair
+        locked = "SELECT 1 FROM signals_subscription WHERE id = %s FOR UPDATE NOWAIT"
+
+        def hand_over():
+            with connection.cursor() as cursor:  # as PostgreSQL plans it for many rows
+                cursor.execute("SET enable_indexscan = off")
+                cursor.execute("SET enable_bitmapscan = off")
+            make_due([first.pk, second.pk])
+
+        with ThreadPoolExecutor(1) as threads, beside() as other:
+            other.execute(locked, [first.pk])
+            handed_over = threads.submit(in_own_connection, hand_over)
+            wait_for_another_to_wait(other)
+            other.execute(locked, [second.pk])
+            other.rollback()
+            handed_over.result()
+        assert {pk for pk, _ in due(10)} == {first.pk, second.pk}
 
 
 def test_retries_come_ever_later_and_never_earlier_than_the_endpoint_asks(row):
