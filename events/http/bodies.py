@@ -2,7 +2,7 @@
 
 from django.conf import settings
 from django.http import HttpRequest
-from django.http.request import UnreadablePostError
+from django.http.request import RawPostDataException, UnreadablePostError
 from rest_framework.request import Request
 
 from events.http import strict_json
@@ -33,10 +33,10 @@ def check_declared(request: HttpRequest) -> None:
 
 
 def raw_body(request: Request) -> bytes:
-    """The bytes of the body. Raises ``Malformed`` if the client stops sending."""
+    """The bytes of the body. Raises ``Malformed`` if the client stops sending, each time."""
     try:
         return bytes(request._request.body)
-    except UnreadablePostError:
+    except (UnreadablePostError, RawPostDataException):  # the second one, if it is asked again
         raise Malformed from None
 
 

@@ -20,6 +20,7 @@ from events.models import Event
 from signals.intake.models import Signal
 from tests.client import (
     DESKS,
+    HOOK,
     TOKENS,
     code,
     deploy_path,
@@ -420,6 +421,21 @@ def test_a_malformed_body_of_a_cached_token_counts_against_its_limit_once(
     settings.LIMITS = {**settings.LIMITS, "platform": "2/minute"}
     assert code(post(deploy_path(desk.public_id), b"{", engine)) == "malformed"
     assert [code(sent()), code(sent())] == ["ok", "rate_limited"]
+
+
+class Broken:
+    """The body of a connection that its client resets."""
+
+    def read(self, *_: int) -> bytes:
+        raise ConnectionResetError
+
+    readline = read
+
+
+def test_a_body_that_breaks_off_is_malformed_on_the_deploy_and_the_hook(sent, desk, engine):
+    for path, body in ((HOOK, fanout()), (deploy_path(desk.public_id), deploy())):
+        answer = post(path, body, engine, **{"wsgi.input": Broken()})
+        assert (answer.status_code, code(answer)) == (400, "malformed"), path
 
 
 def test_a_push_that_is_judged_again_counts_against_its_limit_once(known, settings):
