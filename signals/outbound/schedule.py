@@ -16,6 +16,7 @@ from limits import parse
 
 from events.http.rate_limits import OFF
 from events.statements import listed
+from events.times import MOST_AHEAD
 
 LONGEST_PAUSE = timedelta(days=1)  # for a receiver that asks for more
 SAVED_UP = timedelta(seconds=1)
@@ -115,10 +116,14 @@ def spend(
 def _allow(row: Any, interval: timedelta, most: int) -> int:
     """How many messages a rate allows at its ``clock``, at most ``most``.
 
-    What was not used in the last second is saved up, and no more.
+    What was not used in the last second is saved up, and no more. Nobody uses a rate beyond the own
+    clock. So what is used far beyond this one was used while another clock was wrong, and does not
+    count: nothing would be sent until this clock is there, too.
     """
     saved_up = row.clock - max(interval, SAVED_UP)
-    row.used_until = max(row.used_until or saved_up, saved_up)
+    if row.used_until is None or row.used_until > row.clock + MOST_AHEAD:
+        row.used_until = saved_up
+    row.used_until = max(row.used_until, saved_up)
     allowed: int = (row.clock - row.used_until) // interval
     return min(most, max(0, allowed))
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from events.http.rate_limits import OFF
 from events.statements import listed
@@ -57,7 +57,7 @@ def forget_old() -> None:
 
     It waits for no row that is in use, which could wait for one that is about to be deleted.
     """
-    old = Q(used_until=None) | Q(used_until__lt=timezone.now() - max(OLD, *_intervals()))
+    old = Q(used_until=None) | Q(used_until__lt=Now() - max(OLD, *_intervals()))
     with transaction.atomic():
         rows = Rate.objects.filter(old, name__startswith=NAME_PREFIX)
         rows = rows.select_for_update(skip_locked=True, of=("self",))

@@ -8,6 +8,7 @@ from ipaddress import ip_network
 from typing import Any
 
 import pytest
+import time_machine
 from django.db import connection  # noqa: F401 - for skipif
 from django.utils import timezone
 
@@ -201,6 +202,13 @@ class TestTake:
         Rate.objects.filter(name__in=names).update(used_until=timezone.now() - timedelta(hours=2))
         forget_old()
         assert list(Rate.objects.filter(used_until__isnull=False)) == [other]
+
+    def test_a_process_whose_clock_is_ahead_forgets_none_that_is_in_use(self, settings):
+        settings.DELIVERY_HOST_RATE, settings.DELIVERY_DESK_RATE = OFF, "1/minute"
+        take([rate_names("a.example", 1)])
+        with time_machine.travel(timezone.now() + timedelta(hours=3)):
+            forget_old()
+        assert Rate.objects.filter(name__startswith=NAME_PREFIX).count() == 1
 
     @pytest.mark.skipif("connection.vendor != 'postgresql'", reason="SQLite has one writer")
     def test_forgetting_waits_for_no_row_in_use(self, settings):
