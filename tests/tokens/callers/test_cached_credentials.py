@@ -433,8 +433,9 @@ class Broken:
 
 
 def test_a_body_that_breaks_off_is_malformed_on_the_deploy_and_the_hook(sent, desk, engine):
+    broken: dict[str, Any] = {"wsgi.input": Broken()}
     for path, body in ((HOOK, fanout()), (deploy_path(desk.public_id), deploy())):
-        answer = post(path, body, engine, **{"wsgi.input": Broken()})
+        answer = post(path, body, engine, **broken)
         assert (answer.status_code, code(answer)) == (400, "malformed"), path
 
 
