@@ -42,6 +42,7 @@ class Wait(ExplainedEnum):
         "new_epoch",
         "The database has lost events. Nothing is recorded until an operator allows it again.",
     )
+    REPLACED_LOG = "replaced_log", "The log of events was replaced a moment ago."
     DATABASE = "database", "The database is not available."
     CACHE = "cache", "The cache is not available."
     READERS = "readers", "No place for another reader is free."

@@ -13,7 +13,6 @@ from django.db import connection
 from django.http import HttpRequest, HttpResponseBase, StreamingHttpResponse
 
 from events import replica
-from events.databases import reads_replica
 from events.feed import Page, Query, Visibility, Window, read_end, read_page
 from events.http.cursors import log_cursor
 from events.http.refusals import FieldCode, Invalid
@@ -92,7 +91,7 @@ def open_stream(
         if hub.admit(reader) != start.epoch:
             # The log was replaced a moment ago. The hub may not have looked at it yet, so this does
             # not say that the cursor is lost. If it is, the client is told when it comes back.
-            raise WaitEnded(Wait.REPLICA if reads_replica() else Wait.PROCESS)
+            raise WaitEnded(Wait.REPLACED_LOG)
         # A live server answers with the first page: if that cannot be read, the request is refused.
         return StreamResponse(stream, stream.read() if is_live(request) else None)
     except BaseException:

@@ -38,6 +38,7 @@ from events.live.streams import HEARTBEAT, MAX_UNSENT, Credential, Reader, Reade
 from events.live.waiting_readers import ThreadReader
 from events.models import Event, Head
 from events.statements import execute
+from events.unavailable_reasons import Wait
 from events.writer_queue import WaitEnded
 from tests.client import EVENTS, code, end_stream, get
 from tests.factories import a_card, a_desk, a_platform_token, a_ready_desk
@@ -313,7 +314,12 @@ class TestNewEpoch:
         """The code of the answer to the request for a stream."""
         path = EVENTS if after is None else f"{EVENTS}?after={after}"
         answer = end_stream(get(path, token, Accept="text/event-stream"))
-        assert ("Retry-After" in answer) == (answer.status_code == 503)
+        is_unavailable = answer.status_code == 503
+        assert ("Retry-After" in answer) == is_unavailable
+        if is_unavailable:
+            assert answer.json()["detail"].startswith(
+                "The log of events was replaced a moment ago."
+            )
         return code(answer)
 
     def test_before_the_hub_has_seen_it_no_cursor_of_the_next_log_is_lost(self, hub, monkeypatch):
@@ -343,8 +349,9 @@ class TestNewEpoch:
         call_command("new_epoch", stdout=StringIO())
         spec = replace(a_spec(), credential=Credential(Looking(), "tok_1", None))
         request, start = RequestFactory().get(EVENTS), opening.Start.now()
-        with pytest.raises(WaitEnded):
+        with pytest.raises(WaitEnded) as ended:
             opening.open_stream(request, spec, Query(), lambda window: WHOLE_LOG, start)
+        assert ended.value.wait is Wait.REPLACED_LOG
         assert (hub.epoch, hub.readers) == (start.epoch, 0)
 
     def test_if_the_hub_saw_it_first_the_next_request_is_told_that_its_cursor_is_lost(
