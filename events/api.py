@@ -264,9 +264,11 @@ class _Feed:
     def __init__(self, parameters: dict[str, Any], caller: Caller) -> None:
         user_id, bot_id = parameters.get("userId"), parameters.get("botId")
         after = parameters.get("after")
+        head, position = (None, None) if after is None else replica.find(after)
+        self.epoch = head.epoch if head else None  # of the log; None: not known yet
         self.query = replace(
             _query(parameters),
-            after=None if after is None else replica.find(after)[1],
+            after=position,
             limit=parameters["limit"],
             descending=parameters["order"] == "desc",
         )
@@ -278,9 +280,14 @@ class _Feed:
         """A page between the times that were asked for, as far as the log has come.
 
         ``next`` is its cursor then, made while the connection to the database is the page's own.
+
+        Raises ``CursorLost`` if another log has taken the place of the one that was read before.
+        Up to the position where the page begins, that log can have events that nobody was shown.
         """
         page = read_page(limit_to_times(query, self._since, self._until), self.visibility)
-        self.next = page.next
+        if self.epoch not in (None, page.head.epoch):
+            raise CursorLost
+        self.epoch, self.next = page.head.epoch, page.next
         return page
 
     def awaits_more(self, page: Page) -> bool:
@@ -326,8 +333,8 @@ def _wait_for_page(feed: _Feed, page: Page, caller: Caller, seconds: int) -> Pag
     with suppress(RateLimited, Unavailable):  # no slot is free, or the server stops
         waiter = Waiter(_spec(caller, feed.query))
         try:
-            hub.admit(waiter)
-            page = _wait(feed, page, waiter, seconds)
+            if hub.admit(waiter) == feed.epoch:
+                page = _wait(feed, page, waiter, seconds)
         finally:
             hub.dismiss(waiter)
             waiter.close()
@@ -338,7 +345,7 @@ def _wait_for_page(feed: _Feed, page: Page, caller: Caller, seconds: int) -> Pag
 
 
 def _wait(feed: _Feed, page: Page, waiter: Waiter, seconds: int) -> Page:
-    """Waits for a page as long as the hub knows the reader."""
+    """Waits for a page as long as the hub knows the reader, and its log is not replaced."""
     deadline = time.monotonic() + seconds
     while feed.awaits_more(page) and hub.knows(waiter):
         if waiter.position is None:
@@ -347,7 +354,10 @@ def _wait(feed: _Feed, page: Page, waiter: Waiter, seconds: int) -> Page:
         left = deadline - time.monotonic()
         if left <= 0 or (waiter.position is not None and not waiter.wait(left)):
             break
-        page = feed.read(replace(feed.query, after=page.examined))
+        try:
+            page = feed.read(replace(feed.query, after=page.examined))
+        except CursorLost:  # the client is told when it comes back with the cursor of this page
+            break
     return page
 
 

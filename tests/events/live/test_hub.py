@@ -20,6 +20,7 @@ from django.utils import timezone
 
 from desks import actions as desks
 from desks.visibility import desk_visibility
+from events import api
 from events.actors import SYSTEM
 from events.feed import WHOLE_LOG, Query, read_end
 from events.http.cursors import log_cursor
@@ -32,9 +33,10 @@ from events.live.hub import (
     POLL_INTERVAL,
     RETRY_INTERVAL,
     Hub,
+    Missed,
     Recent,
 )
-from events.live.streams import HEARTBEAT, MAX_UNSENT, Credential, Reader, ReaderSpec
+from events.live.streams import HEARTBEAT, MAX_UNSENT, Credential, Reader, ReaderSpec, Topic
 from events.live.waiting_readers import ThreadReader
 from events.models import Event, Head
 from events.statements import execute
@@ -307,8 +309,24 @@ class Replaced(StillHub):
         return super().admit(reader)
 
 
+class ReplacedAndWritten(Replaced):
+    """It then sees an event of the new log, before a reader has joined it."""
+
+    joins = 0
+
+    def admit(self, reader: Reader) -> str:
+        epoch = super().admit(reader)
+        a_card()
+        self.look()
+        return epoch
+
+    def attach(self, reader: Reader, position: int, topics: tuple[Topic, ...]) -> Missed | None:
+        self.joins += 1
+        return super().attach(reader, position, topics)
+
+
 class TestNewEpoch:
-    """Streams that are opened while ``manage.py new_epoch`` replaces the log."""
+    """Readers that come while ``manage.py new_epoch`` replaces the log."""
 
     def opened(self, token: str, after: str | None = None) -> str:
         """The code of the answer to the request for a stream."""
@@ -361,6 +379,16 @@ class TestNewEpoch:
         token = a_platform_token()
         before = tail(token)
         assert [self.opened(token, before) for _ in range(2)] == ["unavailable", "cursor_lost"]
+
+    def test_if_the_hub_saw_it_first_a_reader_does_not_wait_and_gets_no_cursor_of_the_next_log(
+        self, monkeypatch
+    ):
+        replaced = ReplacedAndWritten()
+        monkeypatch.setattr(api, "hub", replaced)
+        token = a_platform_token()
+        answer = get(f"{EVENTS}?after={tail(token)}&wait=25", token).json()
+        assert (answer["events"], replaced.joins, replaced.readers) == ([], 0, 0)
+        assert code(get(f"{EVENTS}?after={answer['next']}", token)) == "cursor_lost"
 
 
 def test_an_election_at_the_very_position_of_a_reader_is_among_its_topics():

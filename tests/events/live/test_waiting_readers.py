@@ -5,9 +5,11 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from io import StringIO
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import connection, connections
 from django.test import Client
 from django.utils import timezone
@@ -179,6 +181,17 @@ def test_a_reader_whose_log_is_replaced_during_the_wait_gets_no_cursor_of_the_ne
     wait_until_seated(1)
     Head.objects.update(epoch="00000000")
     waiting.join()
+    assert code(get(f"{EVENTS}?after={waiting.response['next']}", token)) == "cursor_lost"
+
+
+def test_a_reader_whose_log_is_replaced_between_the_wake_up_and_the_read_gets_nothing_of_the_next():
+    token = a_platform_token()
+    waiting = WaitingReader(token, tail(token))
+    wait_until_seated(1)
+    waiting.before_the_next_page = lambda: call_command("new_epoch", stdout=StringIO())
+    a_card()
+    waiting.join()
+    assert waiting.response["events"] == []
     assert code(get(f"{EVENTS}?after={waiting.response['next']}", token)) == "cursor_lost"
 
 

@@ -1,6 +1,7 @@
 """manage.py new_epoch, after a restore that lost events: readers start again, the rest goes on."""
 
 import io
+import itertools
 import subprocess
 import sys
 from datetime import timedelta
@@ -17,6 +18,7 @@ from desks.models import Bookmark, QueuedNotice
 from desks.models.notice import NoticeKind
 from events.actors import SYSTEM
 from events.columns import new_epoch as another_epoch
+from events.http.cursors import place_of
 from events.models import Event, Head
 from signals.notices.triggers import LAPSED, LOG, RESTORED
 from signals.webhooks import actions
@@ -66,6 +68,20 @@ class TestReaders:
         (event,) = get(f"{EVENTS}?after={after}", engine).json()["events"]
         assert (event["kind"], event["userId"]) == ("desk.created", desk.public_id)
         assert Head.objects.get().epoch in output
+
+    def test_if_it_runs_between_a_look_for_a_cursor_and_the_page_the_cursor_is_lost(self):
+        engine = a_platform_token()
+        before = get(EVENTS, engine).json()["next"]
+        looks = itertools.count()
+
+        def replace_the_log_before_the_second_look(execute, sql, *rest):
+            if Head._meta.db_table in sql and next(looks) == 1:
+                start_epoch()
+            return execute(sql, *rest)
+
+        with connection.execute_wrapper(replace_the_log_before_the_second_look):
+            assert code(get(f"{EVENTS}?after={before}", engine)) == "cursor_lost"
+        assert Head.objects.get().epoch != place_of(before)[0]
 
     def test_a_halted_log_is_written_again(self):
         engine = a_platform_token()
