@@ -67,12 +67,11 @@ def page_url(name: str, *args: str) -> str:
     return settings.BASE_URL + reverse(name, args=args)
 
 
-def page_of_bot(event: Event) -> str:
+def page_of_bot(event: Event, bot: Automation | None) -> str:
     """The address of the page of the event's bot. If that was removed, of the event."""
-    bot_id = event.content["data"]["botId"]
-    if Automation.objects.not_removed().filter(pk=bot_id).exists():
-        return page_url("bot", bot_id)
-    return page_url("event", event.id)
+    if bot is None or bot.removed_at:
+        return page_url("event", event.id)
+    return page_url("bot", bot.pk)
 
 
 def load_routes() -> None:
@@ -85,29 +84,29 @@ def shown(at: datetime, user: User | None) -> str:
     return in_zone(at, user.time_zone if user else "")
 
 
-def _quiet(event: Event, user: User) -> QueuedNotice:
+def _quiet(event: Event, user: User, bot: Automation | None) -> QueuedNotice:
     data = event.content["data"]
     since, due = (datetime.fromisoformat(data[name]) for name in ("since", "dueAt"))
     body = (
         f"No signal of your bot {data['name']} was accepted after {shown(since, user)}. One was "
         f"expected by {shown(due, user)}.\n\n"
         f"Look whether your chart's alert still runs and whether your relay is up.\n\n"
-        f"{page_of_bot(event)}"
+        f"{page_of_bot(event, bot)}"
     )
     return new_notice(user, NoticeKind.SILENCE, f"{data['name']} is silent", body, event.at)
 
 
-def _heard(event: Event, user: User) -> QueuedNotice:
+def _heard(event: Event, user: User, bot: Automation | None) -> QueuedNotice:
     data = event.content["data"]
     since, heard = (datetime.fromisoformat(data[name]) for name in ("since", "heardAt"))
     body = (
         f"A signal of your bot {data['name']} was accepted at {shown(heard, user)}. Before that "
-        f"none was accepted after {shown(since, user)}.\n\n{page_of_bot(event)}"
+        f"none was accepted after {shown(since, user)}.\n\n{page_of_bot(event, bot)}"
     )
     return new_notice(user, NoticeKind.SILENCE, f"{data['name']} sends again", body, event.at)
 
 
-def _secret(event: Event, user: User) -> QueuedNotice | None:
+def _secret(event: Event, user: User, bot: Automation | None) -> QueuedNotice | None:
     """A secret whose overlap ends later. Of one that ends soon its owner was just notified."""
     data = event.content["data"]
     ends = datetime.fromisoformat(data["endsAt"])
@@ -131,8 +130,8 @@ def disabled_because(reason: str) -> str:
     return " ".join(text.strip() for text in texts)
 
 
-# By the kind of event: the notice for the owner of its desk, or None.
-DESK_NOTICES: Mapping[str, Callable[[Event, User], QueuedNotice | None]] = {
+# By the kind of event: the notice for the owner of its desk, or None. The bot is the event's.
+DESK_NOTICES: Mapping[str, Callable[[Event, User, Automation | None], QueuedNotice | None]] = {
     Kind.AUTOMATION_QUIET: _quiet,
     Kind.AUTOMATION_HEARD: _heard,
     Kind.SECRET_ENDED: _secret,

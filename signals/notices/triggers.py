@@ -101,6 +101,7 @@ def _write(events: Sequence[Event], now: datetime) -> None:
         public_id__in={event.topic for event in events}
     )
     desks = {desk.public_id: desk for desk in found}
+    bots = Automation.objects.in_bulk({event.bot_id for event in events if event.bot_id})
     refusals = Refusals({event.bot_id for event in events if event.kind == Kind.SIGNAL_REFUSED})
     # The end of a secret can be decided again. Only the last decision has a notice.
     ends = {secret: event for event in events if (secret := _ended_secret(event))}
@@ -110,7 +111,7 @@ def _write(events: Sequence[Event], now: datetime) -> None:
         if ends.get(_ended_secret(event), event) is not event:
             continue
         try:
-            notices += _notices_of(event, desks, refusals)
+            notices += _notices_of(event, desks, bots, refusals)
         except DatabaseError:  # all are written again later
             raise
         except Exception:  # one event must not hold up what follows it in the log
@@ -127,7 +128,10 @@ def _ended_secret(event: Event) -> str:
 
 
 def _notices_of(
-    event: Event, desks: Mapping[str, Desk], refusals: "Refusals"
+    event: Event,
+    desks: Mapping[str, Desk],
+    bots: Mapping[str, Automation],
+    refusals: "Refusals",
 ) -> Iterable[QueuedNotice]:
     desk = desks.get(event.topic or "")
     if event.kind in TEXTS_OF_WEBHOOKS and (desk or event.topic is None):
@@ -135,7 +139,7 @@ def _notices_of(
     if desk is None:
         return ()
     write_one = {**DESK_NOTICES, Kind.SIGNAL_REFUSED: refusals.notice_of}[event.kind]
-    notice = write_one(event, desk.user)
+    notice = write_one(event, desk.user, bots.get(event.bot_id or ""))
     return [notice] if notice else ()
 
 
@@ -232,12 +236,10 @@ class Refusals:
     """The refusals of some bots: which one has a notice, and how many came since."""
 
     def __init__(self, bot_ids: Collection[str | None]) -> None:
-        self._bots = Automation.objects.in_bulk([bot_id for bot_id in bot_ids if bot_id])
-        self._rows = RefusalTold.objects.in_bulk(list(self._bots))
+        self._rows = RefusalTold.objects.in_bulk([bot_id for bot_id in bot_ids if bot_id])
 
-    def notice_of(self, event: Event, user: User) -> QueuedNotice | None:
+    def notice_of(self, event: Event, user: User, bot: Automation | None) -> QueuedNotice | None:
         """The notice of a refusal, or None: then it is counted for the next summary."""
-        bot = self._bots.get(event.bot_id or "")
         if bot is None:
             return None
         row = self._rows.get(bot.pk)

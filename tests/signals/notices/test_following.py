@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 import time_machine
 from django.db import Error, connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from desks import actions as desks
@@ -164,6 +165,23 @@ def test_nobody_reads_of_a_signal_before_the_first_one(bot, desk, clock):
     assert said.format("") in words(signed_in(desk.user).get(f"/activity/{told.id}"))
     named = f"{bot.id} of the desk of {desk.user.email} "
     assert said.format(named) in words(a_client().get(row_url(told)))
+
+
+def test_a_batch_takes_as_many_statements_however_many_silent_bots_it_tells_of(desk, clock):
+    """They are executed in the transaction that holds the bookmark."""
+    taken = []
+    for count in (1, 5):
+        for _ in range(count):
+            expect(a_bot(desk), OFTEN)
+        write()
+        clock.shift(2 * HOUR)
+        Watch().look(timezone.now())
+        QueuedNotice.objects.all().delete()
+        with CaptureQueriesContext(connection) as queries:
+            triggers.follow(timezone.now())
+        assert waiting() == ["Chart is silent"] * count
+        taken.append(len(queries))
+    assert taken[0] == taken[1]
 
 
 def test_a_notice_of_a_bot_that_was_removed_meanwhile_leads_to_the_event(bot, desk, clock):
