@@ -31,8 +31,8 @@ PAUSE = timedelta(seconds=1)  # between two messages to one chat
 CLOSED = (401, 403, 404, 410)  # the chat is gone, or closed to us
 # With 401 and 404, Telegram speaks of the operator's bot, not of the chat.
 CLOSED_AT: Mapping[str, tuple[int, ...]] = {Service.TELEGRAM: (403,)}
-# Of a chat whose address is not used any more.
-NOT_SENT = "We send nothing there any more, or cannot decrypt its address."
+# Of ``Fault.FORBIDDEN``, which ``send_to_chat`` records for each of these causes.
+NOT_SENT = "Nothing was sent: we did not send to this host, or could not decrypt the address."
 NOT_TAKEN = (400, 413, 422)  # this message, not the next one
 
 logger = logging.getLogger(__name__)
@@ -173,6 +173,6 @@ def outcome_of(chat: Chat) -> str:
     """What became of the last attempt, if that failed."""
     if chat.last_status:
         return f"It answered {chat.last_status}."
-    if chat.last_error == Fault.FORBIDDEN and _address_of(chat) is None:
+    if chat.last_error == Fault.FORBIDDEN:
         return NOT_SENT
     return Fault(chat.last_error).label if chat.last_error in Fault.values else ""

@@ -17,7 +17,7 @@ from signals.site.own_data import export
 from tests import pages
 from tests.factories import a_staff_user
 from tests.notices import send
-from tests.signals.notices.chats.stage import DISCORD, NTFY, SLACK, a_chat, queued
+from tests.signals.notices.chats.stage import DISCORD, NTFY, SLACK, a_chat, queued, send_once
 from tests.staff import LONG_AGO, a_client
 from tokens.account_closing import close_account, deactivate
 from tokens.crypto.keys import KeyLostError
@@ -195,11 +195,31 @@ class TestTheirEnd:
         assert not Chat.objects.exists()
 
 
-def test_a_chat_whose_service_is_offered_no_more_does_not_blame_its_host(visitor, member, settings):
-    a_chat(member, NTFY, Service.NTFY)
-    settings.NTFY_HOSTS = []
-    Chat.objects.update(failures=1, last_error=Fault.FORBIDDEN)
-    assert "ntfy: Desk failing We send nothing there any more" in pages.words(visitor.get(NOTICES))
+def says_that_nothing_was_sent(visitor: Client) -> bool:
+    page = pages.words(visitor.get(NOTICES))
+    assert Fault.FORBIDDEN.label not in page
+    return "Desk failing Nothing was sent: we did not send to this host, or could not" in page
+
+
+def test_a_chat_whose_host_was_not_offered_says_so_also_when_the_host_is_back(
+    visitor, member, settings
+):
+    chat, settings.NTFY_HOSTS = a_chat(member, NTFY, Service.NTFY), []
+    request_test(chat=chat, now=timezone.now())
+    send_once()
+    assert says_that_nothing_was_sent(visitor)
+    settings.NTFY_HOSTS = [chat.host]
+    assert says_that_nothing_was_sent(visitor)
+
+
+def test_a_chat_whose_key_was_lost_says_so_also_when_the_key_is_back(visitor, member):
+    chat = a_chat(member)
+    request_test(chat=chat, now=timezone.now())
+    Chat.objects.update(key_id="00000000")
+    send_once()
+    assert says_that_nothing_was_sent(visitor)
+    Chat.objects.update(key_id=chat.key_id)
+    assert says_that_nothing_was_sent(visitor)
 
 
 def test_a_chat_of_a_later_release_is_shown(visitor, member):
