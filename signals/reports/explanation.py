@@ -5,11 +5,12 @@ from django.urls import reverse
 from desks.models import Desk, Election
 from desks.pair_and_direction import PairAndDirection
 from events.control.lists import PageLink
+from events.http.refusals import Refused
 from events.kinds import GROUPS, SUPPRESSED, Kind
 from events.models import Event
-from signals.law.refusals import PairMismatch, differing
+from signals.law.refusals import DirectionMismatch, PairMismatch, differing
 from signals.reports.activity import Line
-from signals.reports.reasons import checks, title_of
+from signals.reports.reasons import Check, checks, title_of
 
 TITLES: dict[str, str] = {
     Kind.SIGNAL_FILLED: "Filled on paper",
@@ -39,7 +40,7 @@ def story_of(event: Event, line: Line, desk: Desk) -> dict[str, object]:
 
     ``sent`` and ``elected`` hold a pair and a direction; nothing may have been elected.
     ``election`` is the desk's election that stood at the event's position. ``is_elected_now`` says
-    that what was refused is elected by now.
+    that what was refused is elected by now. ``has_page`` says that the refusal's code has a page.
     """
     if event.kind not in GROUPS["signal.*"] or line.data.get("code") == SUPPRESSED:
         title = title_of(None) if line.is_refusal else line.label
@@ -54,7 +55,8 @@ def story_of(event: Event, line: Line, desk: Desk) -> dict[str, object]:
         elected = elected_in(election)
     return {
         "title": _title(event, line),
-        "checks": checks(line.data.get("code")),
+        "checks": _checks(line.data.get("code"), elected),
+        "has_page": Refused.of(line.data.get("code")) is not None,
         "sent": sent,
         "elected": elected,
         "election": election if election and elected == elected_in(election) else None,
@@ -66,9 +68,20 @@ def story_of(event: Event, line: Line, desk: Desk) -> dict[str, object]:
 def _title(event: Event, line: Line) -> str:
     if not line.is_refusal:
         return TITLES[event.kind]
+    title = title_of(line.data["code"])
     if len(differing(line.data)) > 1 and line.data["code"] == PairMismatch.code:
-        return "Pair and direction differ from the election"
-    return title_of(line.data["code"])
+        title = "Pair and direction differ from the election"
+    # Without a bot it was compared with the published card.
+    return title if line.bot_id else title.replace("the election", "the card")
+
+
+def _checks(code: str | None, elected: PairAndDirection | None) -> list[Check]:
+    """The checks of a signal. None of a draft that was compared with the card, with no election.
+
+    Those checks ask what was elected.
+    """
+    is_compared = code in (None, PairMismatch.code, DirectionMismatch.code)
+    return [] if is_compared and elected is None else checks(code)
 
 
 def elected_in(election: Election | None) -> PairAndDirection | None:

@@ -138,6 +138,8 @@ class TestReason:
         page = page_of_last(owner)
         said = "The source floor sent the direction short; the published card showed long."
         assert said in words(page)
+        assert "<h1>Direction differs from the card</h1>" in source(page)
+        assert "Is the direction the elected one? no: this decided" in words(page)
         assert "You need to do nothing." in words(page)
         assert 'class="button"' not in source(page).partition("<main")[2]
 
@@ -170,14 +172,54 @@ class TestReason:
         post(deploy_path(desk.public_id), deploy(mode="live"), a_platform_token())
         assert "Nothing was elected at that time." in words(page_of_last(owner))
 
-    def test_a_draft_that_differs_from_the_card_does_not_say_that_a_desk_elected_it(self, card):
+    @pytest.mark.parametrize(
+        ("sent", "title", "sentence"),
+        [
+            (
+                {"pair": "SOL/USDT"},
+                "Pair differs from the card",
+                "sent the pair SOL/USDT; the published card showed BTC/USDT.",
+            ),
+            (
+                {"direction": "short"},
+                "Direction differs from the card",
+                "sent the direction short; the published card showed long.",
+            ),
+            (
+                {"pair": "SOL/USDT", "direction": "short"},
+                "Pair and direction differ from the card",
+                "sent SOL/USDT short; the published card showed BTC/USDT long.",
+            ),
+        ],
+    )
+    def test_a_draft_that_differs_from_the_card_does_not_say_that_a_desk_elected_it(
+        self, card, sent, title, sentence
+    ):
         desk = a_connected_desk()
-        draft = nox(fanout=False, userId=desk.public_id, mode="draft", pair="SOL/USDT")
-        assert push(draft, a_platform_token()).json()["code"] == "pair_mismatch"
+        draft = nox(fanout=False, userId=desk.public_id, mode="draft", **sent)
+        code = push(draft, a_platform_token()).json()["code"]
+        page = page_of_last(signed_in(desk.user))
+        assert f"<h1>{title}</h1>" in source(page)
+        assert sentence in words(page)
+        assert "Nothing was elected at that time." in words(page)
+        assert f'/{code}"><code>{code}</code>' in source(page)
+        for wrong in (
+            "you elected",
+            "the election",
+            "Which check decided",
+            "Was something elected",
+        ):
+            assert wrong not in words(page)
+
+    def test_a_draft_that_is_recorded_for_a_desk_without_an_election_passed_no_check_of_one(
+        self, card
+    ):
+        desk = a_connected_desk()
+        draft = nox(fanout=False, userId=desk.public_id, mode="draft")
+        assert push(draft, a_platform_token()).status_code == 200
         page = words(page_of_last(signed_in(desk.user)))
-        assert "sent the pair SOL/USDT; the published card showed BTC/USDT." in page
-        assert "Sent: SOL/USDT long. Nothing was elected at that time." in page
-        assert "you elected" not in page
+        assert "Sent: BTC/USDT long. Nothing was elected at that time." in page
+        assert "Was something elected" not in page
 
     def test_a_desk_that_is_not_ready_is_told_how_it_becomes_ready(self, card):
         desk = a_connected_desk()
