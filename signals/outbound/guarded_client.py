@@ -194,10 +194,12 @@ class Endpoint:
         return Answer(answer.status, None, retry_after(answer.headers), start)
 
     async def _start_of(self, answer: httpcore2.Response) -> bytes:
+        """Reads until the beginning is there, or the end if that has arrived with it."""
+        is_whole = _has_length(answer, self._keep)
         start = b""
         async for chunk in answer.aiter_stream():
             start += chunk
-            if len(start) > self._keep:
+            if len(start) > self._keep or (len(start) == self._keep and not is_whole):
                 break  # the rest is not read; this ends the connection
         return start[: self._keep]
 
@@ -254,6 +256,12 @@ def _checked(url: str) -> Target | None:
         return check_url(url)
     except ForbiddenURL:
         return None
+
+
+def _has_length(answer: httpcore2.Response, length: int) -> bool:
+    """Whether the head of an answer says that its body has this length."""
+    said = [value for name, value in answer.headers if name.lower() == b"content-length"]
+    return said == [b"%d" % length]
 
 
 def _url(target: Target) -> httpcore2.URL:

@@ -251,18 +251,27 @@ class TestSending:
             answer = post(heard.url())
         assert (answer.status, answer.start) == (500, b"x" * KEPT_BODY)
 
-    def test_an_answer_counts_once_its_beginning_is_there(self, monkeypatch):
+    @pytest.mark.parametrize("arrived", [KEPT_BODY, 2000])
+    @pytest.mark.parametrize("breaks_off", [False, True], ids=["stalls", "breaks off"])
+    def test_an_answer_counts_once_its_beginning_is_there(self, monkeypatch, arrived, breaks_off):
         monkeypatch.setattr(guarded_client, "TIMEOUT", 60)
         is_over = threading.Event()
 
-        def stall(handler, request):
-            handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n" + b"x" * 2000)
-            is_over.wait()
+        def answer(handler, request):
+            head = b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n"
+            handler.wfile.write(head + b"x" * arrived)
+            handler.close_connection = breaks_off or is_over.wait()
 
-        with endpoint(stall) as heard:
-            answer = post(heard.url())
+        with endpoint(answer) as heard:
+            found = post(heard.url())
             is_over.set()
-        assert (answer.status, answer.error, answer.start) == (200, None, b"x" * KEPT_BODY)
+        assert (found.status, found.error, found.start) == (200, None, b"x" * KEPT_BODY)
+
+    def test_a_whole_answer_as_long_as_what_is_read_keeps_its_connection(self):
+        with endpoint(reply(200, b"x" * KEPT_BODY)) as heard:
+            answers = post_on_one_connection(heard.url(), times=2)
+        assert [answer.start for answer in answers] == [b"x" * KEPT_BODY] * 2
+        assert heard.connections == 1
 
     def test_an_answer_that_breaks_off_is_none_and_its_message_is_not_sent_again(self):
         def answer(handler, request):
