@@ -30,6 +30,12 @@ SILENCE_TIMEOUT = 40.0  # seconds without a byte of a stream, which has a heartb
 MIN_BACKOFF, MAX_BACKOFF = 0.5, 8.0  # seconds between two attempts
 # Statuses after which the same request can be sent again.
 RETRYABLE = (429, 500, 502, 503, 504)
+PROBLEM = "application/problem+json"  # the type of the service's refusals
+# The members of a response that calls read. An object without them is not the service's.
+ACCEPTED = ("signal", "outcome", "matched", "filled")
+CHECKED = ("signal", "wouldBe", "matched", "filled", "ignored")
+DESK_PAGE = ("desks", "asOf", "next")
+PAGE = ("events", "next", "more")
 
 END = "end"  # the kind of a stream's last message
 RESTARTING = "restarting"  # the reason of an end after which the stream can be opened again
@@ -159,10 +165,15 @@ class Refusal(ClientError):
 
 
 class UnreachableError(ClientError):
-    """No response of the service before ``timeout``, or one that cannot be read.
+    """No response of the service before ``timeout``: none, or one that something else gave.
 
-    A signal may have arrived: send it again with its nonce.
+    A proxy's page, redirect or refusal is such a response: ``status`` is its status, otherwise
+    None. A signal may have arrived: send it again with its nonce.
     """
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        self.status = status
+        super().__init__(message)
 
 
 # --- Requests -------------------------------------------------------------------------------------
@@ -171,7 +182,8 @@ class UnreachableError(ClientError):
 class Connection:
     """The service's address and a token. ``timeout`` is in seconds, retries included.
 
-    Methods raise ``Refusal`` or ``UnreachableError``.
+    Methods raise ``Refusal`` or ``UnreachableError``, the latter also if a response does not have
+    the members that are ``needed``.
     """
 
     def __init__(
@@ -186,16 +198,17 @@ class Connection:
     def close(self) -> None:
         self._http.close()
 
-    def get(self, path: str, query: Query) -> Any:
+    def get(self, path: str, query: Query, *needed: str) -> Any:
         """Returns the JSON of a GET."""
         url, params = self._base_url + path, _parameters(query)
         request = self._http.build_request("GET", url, params=params, headers=self._headers)
-        return self._result(request)
+        return self._result(request, needed)
 
-    def post(self, path: str, body: JsonObject) -> Any:
+    def post(self, path: str, body: JsonObject, *needed: str) -> Any:
         """Returns the JSON of a POST. It may arrive several times, so it must be safe to repeat."""
         url = self._base_url + path
-        return self._result(self._http.build_request("POST", url, json=body, headers=self._headers))
+        request = self._http.build_request("POST", url, json=body, headers=self._headers)
+        return self._result(request, needed)
 
     def stream(
         self, path: str, query: Query, last_event_id: str
@@ -215,24 +228,27 @@ class Connection:
         """Says once that the service is away. ``status`` is its answer's, None without one."""
         if not self._is_away:
             self._is_away = True
+            who = "The service" if status in (None, *RETRYABLE) else "Something else"
             what = "does not answer" if status is None else f"answers {status}"
-            log.warning("The service %s. The client waits and tries again.", what)
+            log.warning("%s %s. The client waits and tries again.", who, what)
 
     def _say_back(self) -> None:
         if self._is_away:
             self._is_away = False
             log.warning("The service answers again.")
 
-    def _result(self, request: httpx2.Request) -> Any:
+    def _result(self, request: httpx2.Request, needed: Sequence[str]) -> JsonObject:
         response = self._response(request)
-        found = _object(response)
-        if response.is_success and found is None:
-            raise UnreachableError("Something else answered. It is safe to repeat the call.")
-        if response.status_code not in RETRYABLE:
+        status, found = response.status_code, _object(response)
+        is_result = response.is_success and found.keys() >= set(needed)
+        if not is_result and not _is_refusal(response, found):
+            what = f"Something else answered with {status}. It is safe to repeat the call."
+            raise UnreachableError(what, status)
+        if status not in RETRYABLE:
             self._say_back()
-        if response.is_success:
+        if is_result:
             return found
-        raise Refusal(response.status_code, found or {})
+        raise Refusal(status, found)
 
     def _response(self, request: httpx2.Request) -> httpx2.Response:
         """Sends a request, and retries until it gets a final response or the timeout is over."""
@@ -274,13 +290,19 @@ def _text(value: object) -> str | list[str]:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-def _object(response: httpx2.Response) -> JsonObject | None:
-    """Returns the JSON object of a response, or None if it has none: a proxy may have answered."""
+def _object(response: httpx2.Response) -> JsonObject:
+    """Returns the JSON object of a response, or an empty one: a proxy may have answered."""
     try:
         found = response.json()
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
+    except (ValueError, RecursionError):  # RecursionError: of a body that is nested too deeply
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _is_refusal(response: httpx2.Response, found: JsonObject) -> bool:
+    """Whether an error is the service's own: its refusals are problem documents with a code."""
+    is_problem = response.headers.get("Content-Type", "").startswith(PROBLEM)
+    return response.is_error and is_problem and isinstance(found.get("code"), str)
 
 
 def _retry_after(response: httpx2.Response | None) -> float | None:
@@ -373,19 +395,19 @@ class Follower:
     def _poll(self) -> Iterator[Event]:
         """Yields the events of the list, page by page, until a page is empty.
 
-        It goes on while the service cannot be reached, is unavailable or busy.
+        It goes on while the service cannot be reached, is unavailable or busy, or while a proxy
+        answers in its place.
         """
         caught_up = False
         while not caught_up:
             started = time.monotonic()
             after = {"after": self._cursor.value or None, "wait": MAX_WAIT}
             try:
-                page: Page = self._connection.get(FEED, {**self._query, **after})
-            except ClientError as error:
-                status = error.status if isinstance(error, Refusal) else None
-                if status is not None and status not in RETRYABLE:
+                page: Page = self._connection.get(FEED, {**self._query, **after}, *PAGE)
+            except (Refusal, UnreachableError) as error:
+                if isinstance(error, Refusal) and error.status not in RETRYABLE:
                     raise
-                self._connection.say_away(status)
+                self._connection.say_away(error.status)
                 time.sleep(next(self._pauses))
                 continue
             caught_up = not page["events"] and not page["more"]
@@ -432,7 +454,7 @@ class Engine:
 
     def card(self) -> Card | None:
         """The published card, or None if there is none."""
-        published: Card | None = self._connection.get(HOOK, {})["publishedCard"]
+        published: Card | None = self._connection.get(HOOK, {}, "publishedCard")["publishedCard"]
         return published
 
     def desks(
@@ -462,7 +484,7 @@ class Engine:
 
     def desk(self, user_id: str) -> Desk:
         """Returns one desk. Raises ``Refusal`` (``not_found``) if it does not exist."""
-        desk: Desk = self._connection.get(f"{DESKS}/{user_id}", {})
+        desk: Desk = self._connection.get(f"{DESKS}/{user_id}", {}, "userId")
         return desk
 
     # --- Signals ----------------------------------------------------------------------------------
@@ -482,7 +504,8 @@ class Engine:
         Raises the ``Refusal`` that the signal would get.
         """
         target = {"userId": user_id} if user_id else {"fanout": True}
-        found = self._connection.post(CHECK, {**_elected(card, nonce), **target})
+        body = {**_elected(card, nonce), **target}
+        found = self._connection.post(CHECK, body, *CHECKED)
         return Checked(
             found["signal"], found["wouldBe"], found["matched"], found["filled"], found["ignored"]
         )
@@ -492,7 +515,8 @@ class Engine:
 
         Raises ``Refusal`` (``not_found``) if there is none with this id that the token may see.
         """
-        return _accepted(self._connection.get(f"{SIGNALS}/{signal_id}", {}), repeated=True)
+        found = self._connection.get(f"{SIGNALS}/{signal_id}", {}, *ACCEPTED)
+        return _accepted(found, repeated=True)
 
     def find_signal(
         self,
@@ -506,13 +530,13 @@ class Engine:
         Raises ``Refusal`` (``not_found``) if none was accepted so far: send it with that nonce.
         """
         query: Query = {"nonce": nonce, "source": source, "botId": bot_id}
-        return _accepted(self._connection.get(SIGNALS, query), repeated=True)
+        return _accepted(self._connection.get(SIGNALS, query, *ACCEPTED), repeated=True)
 
     # --- The feed ---------------------------------------------------------------------------------
 
     def tail(self) -> str:
         """Returns the cursor of the log's end."""
-        return str(self._connection.get(FEED, {"order": "desc", "limit": 1})["next"])
+        return str(self._connection.get(FEED, {"order": "desc", "limit": 1}, "next")["next"])
 
     def page(
         self, after: str | None = None, *, wait: int = 0, **search: Unpack[EventSearch]
@@ -522,7 +546,7 @@ class Engine:
         If there are none, the service waits up to ``wait`` seconds for one.
         """
         query: Query = {"after": after, "wait": wait, **_by_parameter(search)}
-        page: Page = self._connection.get(FEED, query)
+        page: Page = self._connection.get(FEED, query, *PAGE)
         return page
 
     def follow(
@@ -535,10 +559,10 @@ class Engine:
         and when the iteration ends. After a crash the last second's events (when polling, the last
         page's) are therefore repeated: to avoid acting twice, remember the position.
 
-        It goes on however long the service is away, and ends only with a ``Refusal`` that no
-        repetition changes: ``token_invalid`` if the token ends, ``cursor_lost`` if the log was
-        restored from a backup. Without a saved cursor, its first call can raise
-        ``UnreachableError``.
+        It goes on however long the service is away, or something else answers in its place. It ends
+        only with a ``Refusal`` that no repetition changes: ``token_invalid`` if the token ends,
+        ``cursor_lost`` if the log was restored from a backup. Without a saved cursor, its first
+        call can raise ``UnreachableError``.
         """
         saved = SavedCursor(cursor)
         if saved.value is None and not from_beginning:
@@ -550,14 +574,15 @@ class Engine:
     def _pages(self, path: str, query: Query, limit: int) -> Iterator[Any]:
         after, more = None, True
         while more:
-            page = self._connection.get(path, {**query, "limit": limit, "after": after})
+            asked = {**query, "limit": limit, "after": after}
+            page = self._connection.get(path, asked, *DESK_PAGE)
             yield page
             after = page["next"]
             more = after is not None
 
     def _signal(self, path: str, body: JsonObject) -> Accepted:
         try:
-            return _accepted(self._connection.post(path, body), repeated=False)
+            return _accepted(self._connection.post(path, body, *ACCEPTED), repeated=False)
         except Refusal as refusal:
             if not refusal.problem.get("identical"):
                 raise

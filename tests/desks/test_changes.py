@@ -41,7 +41,7 @@ class Reader(Engine):
         self._connection = self  # type: ignore[assignment]
         self._token, self._between = token, between
 
-    def get(self, path, query):
+    def get(self, path, query, *needed):
         given = {name: value for name, value in query.items() if value is not None}
         answer = get(f"{path}?{urlencode(given | {'limit': 2})}", self._token)
         self._between()

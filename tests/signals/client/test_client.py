@@ -287,7 +287,12 @@ def of_a_proxy(status, content, **headers):
 BROKEN_GZIP = {"Content-Encoding": "gzip"}
 
 
-@pytest.mark.parametrize("content", [b"<p>Sign in to the network.</p>", b"[]", b"", b"\xff"])
+BLOCKED = b'{"status":"blocked","code":"blocked"}'
+TOO_DEEP = b"[" * 100_000
+FOREIGN = [b"<p>Sign in to the network.</p>", b"[]", b"", b"\xff", BLOCKED, TOO_DEEP]
+
+
+@pytest.mark.parametrize("content", FOREIGN, ids=range(len(FOREIGN)))
 @pytest.mark.parametrize("headers", [{}, BROKEN_GZIP], ids=["plain", "gzip"])
 def test_an_answer_that_is_not_the_services_is_unreachable(server, content, headers):
     line = Watched(lambda number: of_a_proxy(200, content, **headers))
@@ -295,12 +300,43 @@ def test_an_answer_that_is_not_the_services_is_unreachable(server, content, head
         engine.card()
 
 
-@pytest.mark.parametrize("content", [b"<p>Blocked.</p>", b"[]", b'"no"', b"", b"\xff"])
-def test_a_refusal_that_is_not_the_services_has_its_status_only(server, content):
-    line = Watched(lambda number: of_a_proxy(403, content))
-    with client(server, transport=line) as engine, pytest.raises(Refusal) as refused:
+def test_an_object_without_the_members_that_a_call_needs_is_unreachable(server, card, nonce):
+    line = Watched(lambda number: of_a_proxy(200, BLOCKED))
+    with client(server, transport=line, timeout=0) as engine:
+        for call in (
+            engine.card,
+            engine.tail,
+            engine.page,
+            lambda: next(engine.desks()),
+            lambda: engine.desk("usr_1"),
+            lambda: engine.deploy("usr_1", card, nonce=nonce),
+            lambda: engine.fan_out(card, nonce=nonce),
+            lambda: engine.check(card, nonce=nonce),
+            lambda: engine.signal("sig_1"),
+            lambda: engine.find_signal(nonce),
+        ):
+            with pytest.raises(UnreachableError) as unreachable:
+                call()
+            assert unreachable.value.status == 200
+
+
+@pytest.mark.parametrize("status", [302, 403, 404, 503])
+@pytest.mark.parametrize("content", FOREIGN, ids=range(len(FOREIGN)))
+def test_a_refusal_that_is_not_the_services_is_unreachable(server, status, content):
+    line = Watched(lambda number: of_a_proxy(status, content))
+    with (
+        client(server, transport=line, timeout=0) as engine,
+        pytest.raises(UnreachableError) as unreachable,
+    ):
         engine.card()
-    assert (refused.value.status, refused.value.code, refused.value.problem) == (403, "", {})
+    assert unreachable.value.status == status
+
+
+def test_a_problem_document_without_a_code_is_no_refusal_of_the_service(server):
+    of_type = {"Content-Type": "application/problem+json"}
+    line = Watched(lambda number: of_a_proxy(403, b'{"status":403}', **of_type))
+    with client(server, transport=line) as engine, pytest.raises(UnreachableError):
+        engine.card()
 
 
 def follow(engine, cursor, start):
@@ -415,6 +451,8 @@ def test_it_follows_on_when_the_service_was_away_for_longer_than_a_call_tries(
     answers = [
         *(httpx2.Response(503), httpx2.Response(503), httpx2.ConnectError("Nobody listens.")),
         *(of_a_proxy(200, b"<p>Soon.</p>"), of_a_proxy(200, b"no gzip", **BROKEN_GZIP)),
+        *(of_a_proxy(200, BLOCKED), of_a_proxy(200, TOO_DEEP)),
+        *(of_a_proxy(403, BLOCKED), of_a_proxy(302, b"", Location="/sign-in")),
     ]
     line = Watched(lambda number: answers[number - 1] if number <= len(answers) else None)
     with client(server, transport=line, timeout=0) as follower:
@@ -424,6 +462,19 @@ def test_it_follows_on_when_the_service_was_away_for_longer_than_a_call_tries(
     assert len(pauses) == len(answers) - 1  # the first was the stream's
     said = [text for name, _, text in caplog.record_tuples if name == "signals.client.engine"]
     away = "The service answers 503. The client waits and tries again."
+    assert said == [away, "The service answers again."]
+
+
+def test_it_says_that_something_else_answers_in_place_of_the_service(
+    server, engine, card, nonce, tmp_path, pauses, caplog
+):
+    line = Watched(lambda number: of_a_proxy(403, BLOCKED) if number < 3 else None)
+    with client(server, transport=line, timeout=0) as follower:
+        events = follow(follower, tmp_path / "cursor", engine.tail())
+        sent = engine.fan_out(card, nonce=nonce).signal["id"]
+        assert next(events)["signal"]["id"] == sent
+    said = [text for name, _, text in caplog.record_tuples if name == "signals.client.engine"]
+    away = "Something else answers 403. The client waits and tries again."
     assert said == [away, "The service answers again."]
 
 
