@@ -38,7 +38,7 @@ func verified(headers http.Header, body []byte) bool {
 
 func main() {
 	http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20)) // no message is longer
 		if err != nil || !verified(r.Header, body) {
 			w.WriteHeader(http.StatusBadRequest)
 			return
@@ -61,5 +61,6 @@ func main() {
 		proof := hex.EncodeToString(mac.Sum(nil))
 		json.NewEncoder(w).Encode(map[string]string{"challenge": proof})
 	})
-	log.Fatal(http.ListenAndServe("127.0.0.1:8081", nil))
+	server := http.Server{Addr: "127.0.0.1:8081", ReadTimeout: 10 * time.Second}
+	log.Fatal(server.ListenAndServe())
 }

@@ -17,9 +17,14 @@ function verified(headers, body) {
   });
 }
 
-http.createServer((request, response) => {
+http.createServer({ requestTimeout: 10_000 }, (request, response) => {
   const parts = [];
-  request.on("data", (part) => parts.push(part));
+  let length = 0;
+  request.on("data", (part) => {
+    parts.push(part);
+    length += part.length;
+    if (length > 2 ** 20) request.destroy(); // no message is longer
+  });
   request.on("end", () => { // never, if the sender breaks off
     const body = Buffer.concat(parts);
     if (!verified(request.headers, body)) {

@@ -1,6 +1,6 @@
 <?php
 $key = base64_decode(substr('{{ secret }}', strlen('whsec_')));
-$body = file_get_contents('php://input');
+$body = file_get_contents('php://input', false, null, 0, 2 ** 20); // no message is longer
 $id = $_SERVER['HTTP_WEBHOOK_ID'] ?? '';
 $time = $_SERVER['HTTP_WEBHOOK_TIMESTAMP'] ?? '';
 $expected = 'v1,' . base64_encode(hash_hmac('sha256', "$id.$time.$body", $key, true));

@@ -1,7 +1,7 @@
 import base64
 import hmac
 import json
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from standardwebhooks import Webhook, WebhookVerificationError
 
@@ -11,10 +11,14 @@ key = base64.b64decode(secret[len("whsec_"):])
 
 
 class Receiver(BaseHTTPRequestHandler):
+    timeout = 10  # seconds without a byte
+
     def do_POST(self):
         try:
-            body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-            event = webhook.verify(body, dict(self.headers))
+            length = int(self.headers.get("Content-Length", "0"))
+            if not 0 <= length <= 2**20:  # longer than any message
+                raise ValueError
+            event = webhook.verify(self.rfile.read(length), dict(self.headers))
         except (WebhookVerificationError, ValueError):  # ValueError: of a malformed message
             self.answer(400)
             return
@@ -32,4 +36,4 @@ class Receiver(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
-HTTPServer(("127.0.0.1", 8081), Receiver).serve_forever()
+ThreadingHTTPServer(("127.0.0.1", 8081), Receiver).serve_forever()

@@ -1,10 +1,11 @@
 """The samples on the pages verify a delivery as they are pasted. Only the port is another."""
 
+import json
 import shutil
 import socket
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from subprocess import PIPE, STDOUT, Popen
 
@@ -106,6 +107,7 @@ MALFORMED = {
     "webhook-signature": ["", "v1", "v1,", "v1,%%%", "v1,a", "v1,a,b", "x", b"v1,\xff", "v1,= ,"],
 }
 CUT_OFF = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{"
+LENGTH = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n"
 WITHOUT_LENGTH = b"POST / HTTP/1.0\r\nHost: a\r\n\r\n"
 
 
@@ -118,17 +120,54 @@ def test_whatever_a_stranger_sends_to_a_receiver_it_refuses_that_and_goes_on(lan
         for name, value, body in asked:
             sent = {**headers(SECRET), name: value}
             assert client.post("/", content=body, headers=sent).status_code == 400, sent
-        assert b" 400 " in _send_and_hang_up(client.base_url.port, WITHOUT_LENGTH)
-        _send_and_hang_up(client.base_url.port, CUT_OFF)
+        assert b" 400 " in _send(client.base_url.port, WITHOUT_LENGTH)
+        _send(client.base_url.port, CUT_OFF)
         answer = client.post("/", content=BODY.encode(), headers=headers(SECRET))
     assert answer.status_code == 204
 
 
-def _send_and_hang_up(port, request):
+@pytest.mark.parametrize("language", PROGRAMS)
+def test_a_receiver_takes_no_body_that_is_longer_than_any_message(language, tmp_path):
+    long = json.dumps({**json.loads(BODY), "more": "x" * 2**20})
+    with running(language, tmp_path) as (client, process):
+        client.post("/", content=BODY.encode(), headers=headers(SECRET)).raise_for_status()
+        with suppress(httpx2.NetworkError, httpx2.RemoteProtocolError):  # it may hang up instead
+            answer = client.post("/", content=long, headers=headers(SECRET, body=long))
+            assert answer.status_code == 400
+        client.post("/", content=BODY.encode(), headers=headers(SECRET)).raise_for_status()
+        process.kill()
+        said = process.stdout.read().decode()
+    assert said.count("evt_7_4f1c2a90") == 2
+
+
+@pytest.mark.parametrize("language", ["Python", "Node"])  # the others leave it to their server
+def test_a_receiver_refuses_a_length_that_is_none(language, tmp_path):
+    with running(language, tmp_path) as (client, _):
+        client.post("/", content=BODY.encode(), headers=headers(SECRET)).raise_for_status()
+        for length in ("9" * 20, "-1", "soon"):
+            request = LENGTH.format(length).encode()
+            assert b" 400 " in _send(client.base_url.port, request, hang_up=False), length
+
+
+@pytest.mark.parametrize("language", PROGRAMS)
+def test_strangers_who_keep_connections_open_hold_up_no_delivery(language, tmp_path):
+    """Together they would hold up one for 50 s, where each is cut off after 10."""
+    with running(language, tmp_path) as (client, _), ExitStack() as strangers:
+        client.post("/", content=BODY.encode(), headers=headers(SECRET)).raise_for_status()
+        for sent in (b"", CUT_OFF, b"", CUT_OFF, b""):
+            address = ("127.0.0.1", client.base_url.port)
+            strangers.enter_context(socket.create_connection(address)).sendall(sent)
+        signed = headers(SECRET)
+        answer = client.post("/", content=BODY.encode(), headers=signed, timeout=40)
+    assert answer.status_code == 204
+
+
+def _send(port, request, *, hang_up=True):
     """Sends this, and returns what comes until the receiver has closed the connection, too."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
         connection.sendall(request)
-        connection.shutdown(socket.SHUT_WR)
+        if hang_up:
+            connection.shutdown(socket.SHUT_WR)
         return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
