@@ -37,7 +37,6 @@ REFUSED = {
     "chunks under another name": f"{HOOK}Transfer-Encoding: xchunked\r\n\r\n{ENDED}",
     "a chunk without a size": f"{HOOK}{CHUNKED}\r\nx\r\n{SMUGGLED}",
     "a chunk without an end": f"{HOOK}{CHUNKED}\r\n1\r\nabc\r\n{ENDED}",
-    "a trailer that is none": f"{HOOK}{CHUNKED}\r\n0\r\na\r\n\r\n{SMUGGLED}",
     "a space before the colon": f"{HOOK}Transfer-Encoding : chunked\r\n\r\n{ENDED}",
     "a folded coding": f"{HOOK}Transfer-Encoding:\r\n chunked\r\n\r\n{ENDED}",
     "a NUL in a header": f"{HOOK}A: a\x00b\r\nContent-Length: 0\r\n\r\n",
@@ -105,8 +104,10 @@ def test_two_hosts_are_none_of_ours(server, host):
     assert b"elsewhere" not in answer
 
 
-def test_a_chunked_body_is_refused_and_nothing_behind_it_is_answered(server):
-    answer = said(server, f"{HOOK}{CHUNKED}Connection: close\r\n\r\n{ENDED}")
+@pytest.mark.parametrize("trailer", ["", "a\r\n"])
+def test_a_chunked_body_is_refused_and_nothing_behind_it_is_answered(server, trailer):
+    """nginx reads over a trailer that is none, and answers what is behind it by itself."""
+    answer = said(server, f"{HOOK}{CHUNKED}\r\n0\r\n{trailer}\r\n{SMUGGLED}")
     assert statuses(answer) == [411]
 
 
