@@ -17,7 +17,6 @@ from events import log
 from events.actors import SYSTEM, Actor
 from events.kinds import Kind
 from events.models import Event, Head
-from events.times import truncate_to_milliseconds
 from tokens import actions as tokens
 from tokens.choices import Source
 
@@ -143,11 +142,6 @@ def an_event_of_a_later_release(desk: Desk) -> Event:
     with log.turn(actor=Actor("partner", "prt_1")) as turn:
         kind = cast(Kind, "desk.renamed")
         return turn.append(kind, topic=desk.public_id, data={"name": "Left"})
-
-
-def move_the_logs_time_ahead() -> None:
-    """Moves the log's time an hour ahead, as a turn does on a server whose clock is ahead."""
-    Head.objects.update(at=truncate_to_milliseconds(timezone.now() + timedelta(hours=1)))
 
 
 def move_the_log_back(*, days: int) -> None:

@@ -7,7 +7,6 @@ from django.conf import settings
 from django.contrib.auth.hashers import make_password
 from django.contrib.sessions.models import Session
 from django.template.loader import render_to_string
-from django.utils import timezone
 
 from desks import actions as desks
 from desks.event_data import WithdrawalReason
@@ -64,7 +63,7 @@ def close_account(desk: Desk) -> bool:
             closed_at=turn.at,
             last_login=None,
         )
-        write_security(user.pk, subject, body, at=timezone.now(), address=user.email)
+        write_security(user.pk, subject, body, at=turn.at, address=user.email)
     erase_secrets_of(desk)
     return True
 

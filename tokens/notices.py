@@ -6,7 +6,6 @@ credential's hint, never its value.
 
 from django.conf import settings
 from django.urls import reverse
-from django.utils import timezone
 
 from desks.models import Desk
 from desks.notices.outbox import write_security
@@ -34,8 +33,7 @@ class Changes:
     def __call__(self) -> None:
         more = len(self.sentences) - 1
         others = f" ({more} more change{'s' if more > 1 else ''})" if more else ""
-        subject = self.subject + others
-        write_security(self.desk.user_id, subject, self._body(), at=timezone.now())
+        write_security(self.desk.user_id, self.subject + others, self._body(), at=self.at)
 
     def _body(self) -> str:
         """The text. No template: the log's lock is held, and the first one takes long to load."""

@@ -111,10 +111,7 @@ def _write(events: Sequence[Event], now: datetime) -> None:
         if ends.get(_ended_secret(event), event) is not event:
             continue
         try:
-            for notice in _notices_of(event, desks, bots, refusals):
-                # The log's time may be ahead of this clock.
-                notice.due_at -= max(event.at - now, timedelta(0))
-                notices.append(notice)
+            notices += _notices_of(event, desks, bots, refusals)
         except DatabaseError:  # all are written again later
             raise
         except Exception:  # one event must not hold up what follows it in the log

@@ -24,7 +24,7 @@ from events.http.cursors import log_position
 from events.http.name_rules import require_name
 from events.http.refusals import CursorLost, FieldCode, IdempotencyKeyReused, Invalid, NotFound
 from events.kinds import Kind
-from events.times import to_rfc3339, truncate_to_milliseconds
+from events.times import to_rfc3339
 from signals.outbound.addresses import ForbiddenURL, check_url
 from signals.webhooks.models import (
     MAX_ATTEMPTS,
@@ -97,7 +97,7 @@ def create(
         webhook.cursor_epoch = read_head().epoch
         webhook.cursor_position = turn.position
         webhook.created_at = secret.created_at = turn.at
-        webhook.test_requested_at = webhook.next_attempt_at = _at_once()
+        webhook.test_requested_at = webhook.next_attempt_at = turn.at
         webhook.save(force_insert=True)
         secret.save(force_insert=True)
         append(turn, Kind.SUBSCRIPTION_CREATED, webhook, secret=secret_record(secret))
@@ -179,8 +179,8 @@ def resume(*, webhook: Subscription, actor: Actor) -> Subscription:
                 row,
                 state=State.ACTIVE if row.is_verified else State.UNVERIFIED,
                 reason=None,
-                next_attempt_at=_at_once(),
-                test_requested_at=row.test_requested_at if row.is_verified else _at_once(),
+                next_attempt_at=turn.at,
+                test_requested_at=row.test_requested_at if row.is_verified else turn.at,
                 **NO_FAILURES,
             )
             append(turn, Kind.SUBSCRIPTION_RESUMED, row)
@@ -262,7 +262,7 @@ def skip(*, webhook: Subscription, actor: Actor, until: int) -> int | None:
             _move(turn, row, head.epoch, cursor, {"not_before": None}, position=until)
             return None
         # The revision stays: what a runner delivers meanwhile is delivered.
-        update(row, cursor_position=cursor, not_before=None, next_attempt_at=_at_once())
+        update(row, cursor_position=cursor, not_before=None, next_attempt_at=turn.at)
         skipped = len(left) if len(left) <= MAX_LAG else None
         append(turn, Kind.SUBSCRIPTION_REWOUND, row, position=until, skipped=skipped)
     return len(left)
@@ -303,7 +303,7 @@ def replace_secret(
             live.delete()
         secret.save(force_insert=True)
         if row.key_lost_at:
-            update(row, next_attempt_at=_at_once())
+            update(row, next_attempt_at=turn.at)
         append(
             turn,
             Kind.SUBSCRIPTION_SECRET_REPLACED,
@@ -354,9 +354,9 @@ def remove_all(sender: object, desk: Desk, turn: log.Turn, **options: object) ->
 
 def request_test(*, webhook: Subscription) -> Subscription:
     """Asks a runner to send a test to the URL. Nothing is sent here, and the log tells nothing."""
-    with log.turn(actor=None):
+    with log.turn(actor=None) as turn:
         row = _current(webhook)
-        update(row, test_requested_at=_at_once(), next_attempt_at=_at_once())
+        update(row, test_requested_at=turn.at, next_attempt_at=turn.at)
     return row
 
 
@@ -392,7 +392,7 @@ def resend_failed(*, webhook: Subscription, since: datetime) -> int:
 
 def _add_resends(webhook: Subscription, positions: Sequence[int]) -> Subscription:
     """Adds events to those that wait to be sent again."""
-    with log.turn(actor=None):
+    with log.turn(actor=None) as turn:
         row = _current(webhook)  # a runner takes from the list what it has sent
         if not row.is_verified:
             raise Invalid("The URL must answer a test before an event is sent to it.")
@@ -402,7 +402,7 @@ def _add_resends(webhook: Subscription, positions: Sequence[int]) -> Subscriptio
         waiting += [position for position in positions if waiting.count(position) < most]
         if len(waiting) > MAX_RESENDS:
             raise Invalid(f"At most {MAX_RESENDS} events wait to be sent again. Try again later.")
-        update(row, resends=waiting, next_attempt_at=_at_once())
+        update(row, resends=waiting, next_attempt_at=turn.at)
     return row
 
 
@@ -433,7 +433,7 @@ def verify(*, webhook: Subscription, test: DeliveryAttempt | None = None) -> boo
         update(row, is_verified=True, **(last_test_columns(test) if test else {}))
         if row.state == State.UNVERIFIED:
             # What the endpoint asked for last still holds.
-            begins = {"next_attempt_at": max(_at_once(), row.not_before or _at_once())}
+            begins = {"next_attempt_at": max(turn.at, row.not_before or turn.at)}
             update(row, state=State.ACTIVE, failures=0, failing_since=None, **begins)
         append(turn, Kind.SUBSCRIPTION_VERIFIED, row)
         if row.state == State.ACTIVE:
@@ -551,7 +551,7 @@ def _move(
         cursor_epoch=epoch,
         cursor_position=cursor,
         revision=row.revision + 1,
-        next_attempt_at=_at_once(),
+        next_attempt_at=turn.at,
         **columns,
     )
     append(turn, Kind.SUBSCRIPTION_REWOUND, row, position=position)
@@ -568,8 +568,8 @@ def _replace_url(turn: log.Turn, row: Subscription, new: Subscription) -> None:
         state=State.PAUSED if row.state == State.PAUSED else State.UNVERIFIED,
         reason=None,
         revision=row.revision + 1,
-        test_requested_at=_at_once(),
-        next_attempt_at=_at_once(),
+        test_requested_at=turn.at,
+        next_attempt_at=turn.at,
         resends=None,
         last_test_at=None,
         last_test_status=None,
@@ -617,11 +617,6 @@ def _current(webhook: Subscription) -> Subscription:
     if row is None:
         raise NotFound
     return row
-
-
-def _at_once() -> datetime:
-    """When a runner may do what is asked for now. The log's time may be ahead of all clocks."""
-    return truncate_to_milliseconds(timezone.now())
 
 
 def update(row: Subscription, **changed: object) -> None:

@@ -14,7 +14,6 @@ from tests import factories
 from tests.notices import send
 from tests.tokens.test_lock_of_the_log import TAKES_LOCK
 from tokens import actions
-from tokens.account_closing import close_account
 from tokens.choices import Source
 from tokens.models import SigningSecret, Token
 
@@ -29,14 +28,6 @@ def sent_notices():
         [line[2:] for line in message.body.splitlines() if line.startswith("- ")]
         for message in send()
     ]
-
-
-def test_a_change_is_told_at_once_although_the_logs_time_is_ahead(desk):
-    factories.move_the_logs_time_ahead()
-    actions.mint_desk_token(desk=desk, actor=desk.actor)
-    assert len(send()) == 1
-    close_account(desk)
-    assert [message.subject for message in send()] == ["Your account is closed"]
 
 
 def test_minting_and_revoking_a_desk_token(desk, owner):

@@ -31,7 +31,6 @@ from tests.factories import (
     expect,
     expecting,
     move_the_log_back,
-    move_the_logs_time_ahead,
 )
 from tests.notices import elsewhere, table_away, waiting, write
 from tests.pages import words
@@ -450,17 +449,6 @@ def test_a_late_notice_that_is_being_sent_gets_no_more_lines(bot, desk, clock, t
     assert waiting() == ["Late notices"] * 2
     lines = [body.count("\n- ") for body in QueuedNotice.objects.values_list("body", flat=True)]
     assert lines == [1] * 4
-
-
-def test_an_event_is_told_at_once_although_the_logs_time_is_ahead(bot, desk, clock):
-    move_the_logs_time_ahead()
-    sent(bot, pair="NOT/IT")
-    replaced = {"source": Source.TRADINGVIEW, "automation": bot.automation, "actor": SYSTEM}
-    tokens.generate_secret(overlap=2 * DAY, **replaced)
-    write()
-    due = dict(QueuedNotice.objects.values_list("subject", "due_at"))
-    assert due["A signal of Chart was refused"] == timezone.now()
-    assert due["A signing secret ends soon"] == timezone.now() + DAY
 
 
 def test_a_log_of_another_epoch_tells_nothing_old(bot, clock):

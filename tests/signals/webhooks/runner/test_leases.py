@@ -37,7 +37,7 @@ from signals.webhooks.runner.delivery import (
 from signals.webhooks.runner.pending_events import read_alone
 from signals.webhooks.runner.rates import Rates
 from tests.config.test_waits import beside, wait_for_another_to_wait
-from tests.factories import a_bot, a_card, a_desk, a_ready_desk, move_the_logs_time_ahead
+from tests.factories import a_bot, a_card, a_desk, a_ready_desk
 from tests.signals.outbound.listeners import endpoint, reply, taking
 from tests.signals.webhooks.runner.stage import (
     LIMIT,
@@ -231,42 +231,6 @@ def test_what_came_during_a_pause_is_due_if_a_session_went_on_through_pause_and_
     actions.resume(webhook=row, actor=SYSTEM)
     end(leased, position=leased.position, pause=None)
     assert due(10) == [(row.pk, False)]
-
-
-@pytest.mark.parametrize(
-    "ask",
-    [
-        lambda row: actions.request_test(webhook=row),
-        lambda row: actions.resend(webhook=row, position=row.cursor_position),
-        lambda row: actions.change(webhook=row, url="https://b.example/", actor=SYSTEM),
-        lambda row: actions.replace_secret(webhook=row, actor=SYSTEM),
-        lambda row: actions.move(webhook=row, position=1, actor=SYSTEM, may_skip=True),
-        lambda row: actions.skip(webhook=row, until=row.cursor_position + 1, actor=SYSTEM),
-        lambda row: actions.create(desk=None, url="https://b.example/", actor=SYSTEM),
-    ],
-    ids=["test", "resend", "url", "secret", "move", "skip", "create"],
-)
-def test_what_an_owner_asks_for_is_due_at_once_although_the_logs_time_is_ahead(desk, row, ask):
-    a_bot(desk)
-    a_bot(desk)
-    late = {"next_attempt_at": timezone.now() + timedelta(hours=3)}
-    Subscription.objects.update(failures=1, key_lost_at=timezone.now(), **late)
-    move_the_logs_time_ahead()
-    ask(current(row))
-    assert len(due(10)) == 1
-
-
-@pytest.mark.parametrize("is_verified", [True, False])
-def test_one_that_is_resumed_or_verified_is_due_at_once_although_the_logs_time_is_ahead(
-    row, is_verified
-):
-    Subscription.objects.update(state="paused", is_verified=is_verified, next_attempt_at=None)
-    move_the_logs_time_ahead()
-    actions.resume(webhook=row, actor=SYSTEM)
-    assert due(10) == [(row.pk, False)]
-    if not is_verified:
-        assert actions.verify(webhook=current(row))
-        assert due(10) == [(row.pk, False)]
 
 
 def test_failures_before_a_pause_and_a_resume_count_from_a_time_again(row):
