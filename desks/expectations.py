@@ -114,7 +114,7 @@ class Watch:
     """
 
     def __init__(self) -> None:
-        self._read_to: int | None = None
+        self._read_to: tuple[str, int] | None = None  # the epoch of the log, and a position
 
     def look(self, now: datetime) -> bool:
         """Decides everything that is due at ``now``. Returns whether there is more to read.
@@ -152,16 +152,18 @@ class Watch:
 
         Every fill up to there, of a bot that was silent then, has its ``automation.heard``.
         """
-        if self._read_to is not None and self._read_to <= head.position:
-            return self._read_to
+        epoch, position = self._read_to or (None, 0)
+        if epoch == head.epoch and position <= head.position:
+            return position
         kept = Bookmark.objects.filter(name=HEARD, epoch=head.epoch, position__lte=head.position)
         return kept.values_list("position", flat=True).first() or 0
 
     def _keep(self, head: Head, position: int) -> None:
-        if self._read_to != position:
+        read_to = head.epoch, position
+        if self._read_to != read_to:
             kept = {"epoch": head.epoch, "position": position}
             Bookmark.objects.update_or_create(name=HEARD, defaults=kept)
-            self._read_to = position
+            self._read_to = read_to
 
 
 def _heard_again(silent: AutomationQuerySet, fills: QuerySet[Event]) -> list[Any]:

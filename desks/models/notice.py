@@ -162,7 +162,7 @@ class Bookmark(models.Model):
     """How far a writer of notices has come: a position of the log, or a desk; and when.
 
     The lock of its row lets one process at a time continue the work. The watch for silent bots has
-    one too, which nobody locks (``desks.expectations``).
+    one too, which needs no lock (``desks.expectations``): several processes may watch.
     """
 
     name = models.CharField(primary_key=True, max_length=64)

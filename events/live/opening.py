@@ -131,6 +131,8 @@ class Stream:
                 self._position, self._topics = missed.position, missed.topics
                 return None if missed.is_all else missed.frames(self.reader.spec.version)
         page = read_page(replace(self._query, after=self._position, last=applied), self._visibility)
+        if page.head.epoch != self._epoch:  # the log was replaced, and the hub ends the reader
+            return None
         self._position, self._topics = page.examined, None
         return self._frames(page)
 

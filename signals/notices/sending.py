@@ -63,7 +63,7 @@ def take(channel: str, now: datetime) -> list[QueuedNotice]:
         free = list(due.select_for_update(skip_locked=True, of=("self",))[:BATCH_SIZE])
         if channel != MAIL:
             free = _of_unlocked_chats(free)
-        granted, _ = spend([(name,)] * len(free), {name: between}, now)
+        granted, _ = spend([(name,)] * len(free), {name: between})
         taken = free[: len(granted)]
         for notice in taken:
             notice.due_at, notice.attempts = until, max(1, notice.attempts)

@@ -169,6 +169,24 @@ def test_a_watch_that_begins_after_a_restore_does_not_go_on_in_another_log(bot, 
     assert told()[-1] == ("automation.heard", bot.id)
 
 
+def test_a_watch_that_goes_on_reads_another_log_from_where_its_bots_fell_silent(bot, clock):
+    expect(bot, OFTEN)
+    clock.shift(2 * HOUR)
+    watching = Watch()
+    watching.look(timezone.now())
+    silent = Automation.objects.filter(pk=bot.id).values("silent_since", "silent_from", "due_at")[0]
+    heard(bot)
+    watching.look(timezone.now())
+    Automation.objects.filter(pk=bot.id).update(**silent)
+    Head.objects.update(epoch="ffffffff")
+    watching.look(timezone.now())
+    assert [kind for kind, _ in told()] == [
+        "automation.quiet",
+        "automation.heard",
+        "automation.heard",
+    ]
+
+
 def here() -> dict[str, object]:
     """The end of the log."""
     return {"epoch": Head.objects.get().epoch, "position": Head.objects.get().position}

@@ -88,9 +88,8 @@ def advance_quiet(epoch: str, newest: int) -> int:
         cursor_position__lt=newest,
     )
     with transaction.atomic():
-        free = list(quiet.select_for_update(skip_locked=True).values_list("pk", flat=True))
-        rows = Subscription.objects.filter(pk__in=listed(free, are_numbers=True))
-        return rows.update(cursor_position=newest)
+        free = quiet.select_for_update(skip_locked=True).values("pk")
+        return Subscription.objects.filter(pk__in=free).update(cursor_position=newest)
 
 
 def _may_have(newest: int) -> Q:

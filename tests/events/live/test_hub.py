@@ -380,6 +380,18 @@ class TestNewEpoch:
         before = tail(token)
         assert [self.opened(token, before) for _ in range(2)] == ["unavailable", "cursor_lost"]
 
+    def test_a_stream_that_catches_up_gets_nothing_of_the_next_log_and_ends(self, hub, monkeypatch):
+        monkeypatch.setattr(opening, "hub", hub)
+        monkeypatch.setattr(Recent, "reaches", lambda self, position: False)
+        a_card()
+        reader = Noting(a_spec())
+        hub.admit(reader)
+        opened = opened_stream(reader, after=0)
+        call_command("new_epoch", stdout=StringIO())
+        assert opened.read() is None
+        hub.look()
+        assert len(reader.ends) == 1
+
     def test_if_the_hub_saw_it_first_a_reader_does_not_wait_and_gets_no_cursor_of_the_next_log(
         self, monkeypatch
     ):
