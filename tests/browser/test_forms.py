@@ -147,7 +147,7 @@ def test_a_password_is_shown_and_hidden_again(open_page):
 
 
 def test_enter_asks_for_the_security_key_as_the_button_does(open_page):
-    page = open_page(USER, "accounts/2fa/webauthn/add/")
+    page = open_page(STAFF, "accounts/2fa/webauthn/add/")
     page.evaluate("() => { navigator.credentials.create = async () => (window.isAsked = true); }")
     name = page.get_by_label("Name", exact=True)
     name.fill("Mine")
