@@ -106,64 +106,50 @@ def _columns(expectation: Expectation | None, at: datetime, zone: str) -> Column
 # --- The watch ------------------------------------------------------------------------------------
 
 
-class Watch:
-    """The watch of one process. It remembers how far it has read the log.
+def watch(now: datetime) -> bool:
+    """Decides which bots are silent at ``now``, or were heard again. Returns whether to read on.
 
-    A bookmark remembers it too, so that another process goes on from there: since a bot fell silent
-    any number of its signals can have been refused.
+    There is more to read if nobody has watched for long. Bots that are late do not wait for it.
     """
+    parts = 1
+    while (more := _look_for_heard()) and parts < PARTS_AT_ONCE:
+        parts += 1
+    while _look_for_late(now):
+        pass
+    return more
 
-    def __init__(self) -> None:
-        self._read_to: tuple[str, int] | None = None  # the epoch of the log, and a position
 
-    def look(self, now: datetime) -> bool:
-        """Decides everything that is due at ``now``. Returns whether there is more to read.
+def _look_for_heard() -> bool:
+    """Records ``automation.heard`` for each silent bot with a fill in the next part of the log.
 
-        There is if nobody has watched for long. Bots that are late do not wait for it.
-        """
-        parts = 1
-        while (more := self._look_for_heard()) and parts < PARTS_AT_ONCE:
-            parts += 1
-        while _look_for_late(now):
-            pass
-        return more
+    Returns whether there is more to read. A bookmark says how far the log was read: any number of a
+    bot's signals can have been refused since it fell silent.
+    """
+    head = read_head()
+    silent = Automation.objects.silent()
+    first = silent.order_by("silent_from").values_list("silent_from", flat=True).first()
+    if first is None:
+        return False
+    after = max(first, _read_to(head))
+    upto = min(head.position, after + POSITIONS_AT_ONCE)
+    if upto == after:
+        return False
+    new = Event.objects.filter(position__gt=after, position__lte=upto)
+    heard = _heard_again(silent, new.filter(kind=FILL, bot_id__isnull=False))
+    for start in range(0, len(heard), MAX_PER_TURN):
+        _record_heard(heard[start : start + MAX_PER_TURN])
+    place = {"epoch": head.epoch, "position": upto}
+    Bookmark.objects.update_or_create(name=HEARD, defaults=place)
+    return upto < head.position
 
-    def _look_for_heard(self) -> bool:
-        """Records ``automation.heard`` for each silent bot with a fill in the next part of the log.
 
-        Returns whether there is more to read.
-        """
-        head = read_head()
-        silent = Automation.objects.silent()
-        first = silent.order_by("silent_from").values_list("silent_from", flat=True).first()
-        if first is None:
-            return False
-        after = max(first, self._begin(head))
-        upto = min(head.position, after + POSITIONS_AT_ONCE)
-        new = Event.objects.filter(position__gt=after, position__lte=upto)
-        heard = _heard_again(silent, new.filter(kind=FILL, bot_id__isnull=False))
-        for start in range(0, len(heard), MAX_PER_TURN):
-            _record_heard(heard[start : start + MAX_PER_TURN])
-        self._keep(head, upto)
-        return upto < head.position
+def _read_to(head: Head) -> int:
+    """The position up to which this log was read, 0 if that is not known or is beyond its end.
 
-    def _begin(self, head: Head) -> int:
-        """The position up to which the log was read, 0 if that is not known or is beyond its end.
-
-        Every fill up to there, of a bot that was silent then, has its ``automation.heard``.
-        """
-        epoch, position = self._read_to or (None, 0)
-        if epoch == head.epoch and position <= head.position:
-            return position
-        kept = Bookmark.objects.filter(name=HEARD, epoch=head.epoch, position__lte=head.position)
-        return kept.values_list("position", flat=True).first() or 0
-
-    def _keep(self, head: Head, position: int) -> None:
-        read_to = head.epoch, position
-        if self._read_to != read_to:
-            kept = {"epoch": head.epoch, "position": position}
-            Bookmark.objects.update_or_create(name=HEARD, defaults=kept)
-            self._read_to = read_to
+    Every fill up to there, of a bot that was silent then, has its ``automation.heard``.
+    """
+    kept = Bookmark.objects.filter(name=HEARD, epoch=head.epoch, position__lte=head.position)
+    return kept.values_list("position", flat=True).first() or 0
 
 
 def _heard_again(silent: AutomationQuerySet, fills: QuerySet[Event]) -> list[Any]:

@@ -12,9 +12,6 @@ UNITS = {
     "hour": timedelta(hours=1),
     "minute": timedelta(minutes=1),
 }
-# By which the clocks of two servers differ at most. What one of them stored further ahead than its
-# own time allows was written while its clock was wrong.
-MOST_AHEAD = timedelta(minutes=1)
 
 
 def relative(at: datetime, now: datetime) -> str:

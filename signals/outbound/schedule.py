@@ -6,20 +6,21 @@ without a transaction, and changed in another. Rates are kept by all processes t
 
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
 
 from django.db import models, transaction
-from django.db.models import QuerySet, Value
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 from limits import parse
 
 from events.http.rate_limits import OFF
 from events.statements import listed
-from events.times import MOST_AHEAD
 
 LONGEST_PAUSE = timedelta(days=1)  # for a receiver that asks for more
 SAVED_UP = timedelta(seconds=1)
+# By which a clock can be set back, as by a failover, and what was used still counts.
+MOST_AHEAD = timedelta(minutes=1)
 
 # The names of the rates against which a message counts.
 Names = TypeVar("Names", bound=tuple[str, ...])
@@ -80,18 +81,18 @@ def interval(rate: str) -> timedelta:
 
 
 def spend(
-    messages: Sequence[Names], intervals: Mapping[str, timedelta], now: datetime | None = None
+    messages: Sequence[Names], intervals: Mapping[str, timedelta]
 ) -> tuple[list[Names], set[str]]:
     """Which of these messages may be sent now, and the rates that refuse others.
 
     ``intervals`` has the time between two messages of each rate; a rate of zero refuses nothing.
     The first messages come first. A rate that another process counts at this moment refuses, too.
-    ``now`` is the database's time if it is not given.
+    All count by the clock of the database.
     """
     intervals = {name: between for name, between in intervals.items() if between}
     granted, used_up, free = [], set[str](), dict[str, int]()
     with transaction.atomic():
-        rows = _locked(intervals.keys(), Value(now) if now else Now())
+        rows = _locked(intervals.keys())
         for name, row in rows.items():
             free[name] = _allow(row, intervals[name], len(messages))
         for message in messages:
@@ -116,9 +117,9 @@ def spend(
 def _allow(row: Any, interval: timedelta, most: int) -> int:
     """How many messages a rate allows at its ``clock``, at most ``most``.
 
-    What was not used in the last second is saved up, and no more. Nobody uses a rate beyond the own
-    clock. So what is used far beyond this one was used while another clock was wrong, and does not
-    count: nothing would be sent until this clock is there, too.
+    What was not used in the last second is saved up, and no more. No use lies beyond the clock. One
+    that lies far beyond it is from before the clock was set back, and does not count: nothing would
+    be sent until the clock is there again.
     """
     saved_up = row.clock - max(interval, SAVED_UP)
     if row.used_until is None or row.used_until > row.clock + MOST_AHEAD:
@@ -128,15 +129,15 @@ def _allow(row: Any, interval: timedelta, most: int) -> int:
     return min(most, max(0, allowed))
 
 
-def _locked(names: Collection[str], clock: Value | Now) -> dict[str, Any]:
+def _locked(names: Collection[str]) -> dict[str, Any]:
     """The rates of these names that no other process has locked, each with its ``clock``."""
-    found = {row.name: row for row in _lock(names, clock)}
+    found = {row.name: row for row in _lock(names)}
     if missing := sorted(names - found.keys()):
         Rate.objects.bulk_create([Rate(name=name) for name in missing], ignore_conflicts=True)
-        found |= {row.name: row for row in _lock(missing, clock)}
+        found |= {row.name: row for row in _lock(missing)}
     return found
 
 
-def _lock(names: Iterable[str], clock: Value | Now) -> QuerySet[Any]:
-    rows = Rate.objects.filter(name__in=listed(names)).annotate(clock=clock)
+def _lock(names: Iterable[str]) -> QuerySet[Any]:
+    rows = Rate.objects.filter(name__in=listed(names)).annotate(clock=Now())
     return rows.order_by("name").select_for_update(skip_locked=True, of=("self",))

@@ -470,10 +470,10 @@ def _send_from(webhook: Subscription, after: int, actor: Actor) -> str:
     """Sends again what follows a position, and skips nothing. Returns the end of a sentence."""
     row = actions.move(webhook=webhook, position=after, actor=actor, may_skip=False)
     older = " Older events that wait are sent first." if row.cursor_position < after else ""
-    return f"is sent again, in order{_once(row)}.{older}"
+    return f"is sent again, in order{_condition_of(row)}.{older}"
 
 
-def _once(row: Subscription) -> str:
+def _condition_of(row: Subscription) -> str:
     """What must happen before a webhook sends events, as the end of a sentence."""
     needed = []
     if row.state in (State.PAUSED, State.DISABLED):

@@ -5,6 +5,7 @@ And what a request costs: how many statements, BEGIN and COMMIT among them.
 
 import json
 import re
+from collections.abc import Iterable
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
@@ -16,8 +17,8 @@ from django.utils import timezone
 
 from desks import actions
 from desks.event_data import WithdrawalReason
-from desks.expectations import Watch
-from desks.models import Automation, Bookmark, Card, Election
+from desks.expectations import watch
+from desks.models import Automation, Bookmark, Card, Desk, Election
 from events.feed import MAX_CHECKED_PER_PAGE
 from events.http.cursors import log_cursor, scan_cursor
 from events.kinds import GROUPS, Kind
@@ -124,26 +125,31 @@ def test_no_signal_scans_a_whole_table(desk):
     assert whole_reads(queries) == []
 
 
+def end_elections(desk: Desk, of: Automation | Card, positions: Iterable[int]) -> None:
+    """Makes an election of a bot or a card at each position, which ended at the next one."""
+    Election.objects.bulk_create(
+        Election(
+            desk=desk,
+            **{"card" if isinstance(of, Card) else "automation": of},
+            pair="A/B",
+            direction="long",
+            elected_at=timezone.now(),
+            opened=at,
+            closed=at + 1,
+            reason=WithdrawalReason.ASKED,
+        )
+        for at in positions
+    )
+
+
 def test_what_a_desk_removed_and_withdrew_is_not_read_under_the_lock(desk):
     """Others' signals wait meanwhile, and a desk can have removed any number of bots."""
     now = timezone.now()
     bot = a_bot(desk)
     for gone in range(1000):
         Automation.objects.create(desk=desk, name=f"{gone}", created_at=now, removed_at=now)
-    Election.objects.bulk_create(
-        Election(
-            desk=desk,
-            automation=bot.automation if at % 2 else None,
-            card=None if at % 2 else Card.objects.get(),
-            pair="A/B",
-            direction="long",
-            elected_at=now,
-            opened=at,
-            closed=at + 1,
-            reason=WithdrawalReason.ASKED,
-        )
-        for at in range(10**6, 10**6 + 2000)
-    )
+    end_elections(desk, bot.automation, range(10**6, 10**6 + 2000, 2))
+    end_elections(desk, Card.objects.get(), range(10**6 + 1, 10**6 + 2000, 2))
     execute("ANALYZE")
     with CaptureQueriesContext(connection) as queries:
         actor = desk.actor
@@ -165,22 +171,10 @@ def test_what_a_desk_removed_and_withdrew_is_not_read_under_the_lock(desk):
 def test_what_the_bots_of_a_desk_elected_is_not_read_to_find_whether_it_ever_enrolled(card):
     """It is read under the lock, and a desk's bots can have had any number of elections."""
     a_crowd(card, 1000)
-    desk, engine, now = a_connected_desk(), a_platform_token(), timezone.now()
+    desk, engine = a_connected_desk(), a_platform_token()
     bot = a_bot(desk)
     actions.withdraw(desk=desk, actor=desk.actor, automation=bot.automation)
-    Election.objects.bulk_create(
-        Election(
-            desk=desk,
-            automation=bot.automation,
-            pair="A/B",
-            direction="long",
-            elected_at=now,
-            opened=at,
-            closed=at + 1,
-            reason=WithdrawalReason.ASKED,
-        )
-        for at in range(10**6, 10**6 + 1000)
-    )
+    end_elections(desk, bot.automation, range(10**6, 10**6 + 1000))
     execute("ANALYZE")
     with CaptureQueriesContext(connection) as queries:
         pushed = push(tradingview(bot), secret=bot.secret)
@@ -305,14 +299,14 @@ def look(later):
         time_machine.travel(timezone.now() + later),
         CaptureQueriesContext(connection) as queries,
     ):
-        Watch().look(timezone.now())
+        watch(timezone.now())
     execute("ROLLBACK TO SAVEPOINT before")
     read = [query["sql"] for query in queries if re.match("SELECT .*events_event", query["sql"])]
     assert read
     for statement in read:
         assert_bounded(statement)
     with time_machine.travel(timezone.now() + later):
-        Watch().look(timezone.now())
+        watch(timezone.now())
 
 
 def alarms(bot):

@@ -13,7 +13,7 @@ from functools import partial
 import uvloop
 from django.utils import timezone
 
-from desks.expectations import Watch
+from desks.expectations import watch
 from events.management.base_command import LogCommand
 from signals.notices.chats.sending import send_to_chats
 from signals.notices.chats.telegram import poll_telegram
@@ -47,7 +47,7 @@ async def repeat(
 
 async def watch_bots(stop: asyncio.Event) -> None:
     """Decides which bots fell silent or were heard again."""
-    await repeat(stop, Watch().look)
+    await repeat(stop, watch)
 
 
 async def erase_ended_secrets(stop: asyncio.Event) -> None:

@@ -15,7 +15,7 @@ from django.db.models import CheckConstraint, Model
 from django.utils import timezone
 
 from desks import actions
-from desks.expectations import Watch
+from desks.expectations import watch
 from desks.models import Automation, Card
 from events.actors import SYSTEM
 from events.kinds import EVERYONE, PLATFORM
@@ -123,10 +123,10 @@ def expected_bots() -> None:
         expect(weekly, daily, max_age=timedelta(seconds=90))
         accepted(push(tradingview(heard), secret=heard.secret))
     with time_machine.travel(now - 2 * hour):
-        Watch().look(timezone.now())
+        watch(timezone.now())
         accepted(push(tradingview(heard), secret=heard.secret))
         accepted(push(tradingview(heard), secret=heard.secret))
-        Watch().look(timezone.now())
+        watch(timezone.now())
         expect(over, None)
         tokens.remove_automation(automation=gone.automation, actor=SYSTEM)
     assert silent.automation in Automation.objects.silent()

@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from desks import actions as desks
-from desks.expectations import Watch
+from desks.expectations import watch
 from desks.models import Bookmark, NoticeChoice, QueuedNotice, RefusalTold
 from desks.models.notice import MAIL, NoticeKind
 from desks.notices.outbox import write_security
@@ -127,7 +127,7 @@ def sent(bot, **changes):
 
 
 def look():
-    Watch().look(timezone.now())
+    watch(timezone.now())
     write()
 
 
@@ -175,7 +175,7 @@ def test_a_batch_takes_as_many_statements_however_many_silent_bots_it_tells_of(d
             expect(a_bot(desk), OFTEN)
         write()
         clock.shift(2 * HOUR)
-        Watch().look(timezone.now())
+        watch(timezone.now())
         QueuedNotice.objects.all().delete()
         with CaptureQueriesContext(connection) as queries:
             triggers.follow(timezone.now())
@@ -187,9 +187,9 @@ def test_a_batch_takes_as_many_statements_however_many_silent_bots_it_tells_of(d
 def test_a_notice_of_a_bot_that_was_removed_meanwhile_leads_to_the_event(bot, desk, clock):
     expect(bot, OFTEN)
     clock.shift(2 * HOUR)
-    Watch().look(timezone.now())
+    watch(timezone.now())
     sent(bot)
-    Watch().look(timezone.now())
+    watch(timezone.now())
     tokens.remove_automation(automation=bot.automation, actor=SYSTEM)
     write()
     assert waiting() == ["Chart is silent", "Chart sends again"]
@@ -474,9 +474,8 @@ def test_a_page_of_many_events_is_followed_by_the_next(bot, clock, monkeypatch):
 
 def decide_all(number: int) -> None:
     """What each process of the service does."""
-    watch = Watch()
     for _ in range(10):
-        watch.look(timezone.now())
+        watch(timezone.now())
         for trigger in triggers.TRIGGERS:
             trigger(timezone.now())
 

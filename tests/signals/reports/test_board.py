@@ -6,7 +6,7 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from desks.expectations import Watch
+from desks.expectations import watch
 from events.models import Event, Head
 from signals.reports import counts
 from signals.reports.activity import board
@@ -110,7 +110,7 @@ class TestBoard:
         expect(bot, expecting(HOUR, timedelta(0)))
         assert "Next due in 59 minutes" in words(owner.get("/bots"))
         with time_machine.travel(timezone.now() + 2 * HOUR):
-            Watch().look(timezone.now())
+            watch(timezone.now())
             for _ in range(counts.IN_A_ROW):
                 send(other, pair="SOL/USDT")
             page = owner.get("/bots")

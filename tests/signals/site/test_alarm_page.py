@@ -6,7 +6,7 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from desks.expectations import Watch
+from desks.expectations import watch
 from desks.models import Automation, User
 from tests.client import BOTS, get
 from tests.factories import a_desk_token, expect, expecting
@@ -78,7 +78,7 @@ def test_pages_and_the_list_of_bots_say_since_when_a_bot_is_silent(owner, bot, d
     expect(bot, expecting(HOUR, timedelta(0)))
     assert "silent" not in words(owner.get(f"/bots/{bot.id}"))
     with time_machine.travel(timezone.now() + 2 * HOUR):
-        Watch().look(timezone.now())
+        watch(timezone.now())
     assert "silent for less than a minute" in words(owner.get(f"/bots/{bot.id}"))
     assert "Chart is silent: no signal was accepted for less than a minute." in words(
         owner.get("/desk")
