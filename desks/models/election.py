@@ -59,8 +59,8 @@ class Election(models.Model):
             models.Index(
                 fields=["desk", "opened"], name="election_open", condition=Q(closed__isnull=True)
             ),
-            # The elections of a desk's bots are without number. Whether it ever enrolled is read
-            # under the log's lock, and when it did for each page of its feed.
+            # A desk's bots can have any number of elections. Whether the desk ever enrolled is read
+            # under the log's lock, and each page of its feed reads when.
             models.Index(
                 fields=["desk", "opened"],
                 name="election_enrolled",
